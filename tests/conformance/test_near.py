@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import rote
 from rote import Graphed
 from rote.runtime.compiling import KernelSource, Language
-from rote.runtime.optimize import ALTERNATIVES
+from rote.runtime.optimize import ALTERNATIVES, Together
 from rote.testing import assert_same
 
 aten = torch.ops.aten
@@ -78,6 +78,32 @@ def test_attention_of_a_row_that_no_key_is_left_in(device, heads):
     assert g.report().eager <= 4, g.explain()
 
 
+@pytest.mark.cuda
+@pytest.mark.parametrize("rows", [1, 8, 51])
+@pytest.mark.parametrize("biased", [False, True])
+def test_products_of_few_rows(device, rows, biased):
+    """Projections of the same rows, one of the result, and one of another layout, which is left alone."""
+    if device.type != "cuda":
+        pytest.skip("the kernels are for GPUs")
+    sizes = (512, 1024), (512, 512), (512, 264), (1024, 512)
+    layers = [torch.nn.Linear(*size, biased, device=device, dtype=torch.bfloat16) for size in sizes]
+    other = torch.randn(512, 512, device=device).to(torch.bfloat16)
+
+    def projected(x: Tensor) -> Tensor:
+        a, b, c = [layer(x) for layer in layers[:3]]
+        return layers[3](torch.cat([F.silu(a[:, :512]) * b, a[:, 512:]], 1)) @ other + c.mean()
+
+    with torch.no_grad():
+        g = play(projected, (torch.randn(rows, 512, device=device).to(torch.bfloat16),), numerics="near")
+        found = tier(g)
+        assert found is not None and sum([each.operations for each in found.near]) == 4, g.explain()
+        assert all(["few rows" in each.alternative for each in found.near])
+        for _ in range(4):  # they follow what they are given, and the parameters
+            layers[0].weight.mul_(1.1)
+            x = torch.randn(rows, 512, device=device).to(torch.bfloat16)
+            torch.testing.assert_close(g(x), projected(x), rtol=2e-2, atol=2e-2)
+
+
 def test_without_the_word_bits_stay(device):
     args = given(device, 1)
     g = rote.graph(attention, keep=True)
@@ -124,6 +150,38 @@ def test_one_that_a_library_offers(device, _offer):
     assert [(each.operator, each.alternative, each.operations) for each in found.near] == [
         ("mm", "in 64 bits", 1)
     ]
+
+
+def test_several_are_calculated_at_once(device, _offer):
+    """Those of one operand that stand beside one another, in each capture; another one by itself."""
+    together, alone = list[int](), list[int]()
+
+    def one(run: Any, x: Tensor, y: Tensor) -> Tensor:
+        alone.append(1)
+        return widely(run, x, y)
+
+    def several(run: Any, given: Any) -> list[Tensor]:
+        together.append(len(given))
+        return [widely(run, *args, **kwargs) for args, kwargs in given]
+
+    joint = Together(0, lambda x, y: y.shape[0], lambda known: set(known) == {256}, lambda known: (), several)
+    alternative = rote.Alternative("aten::mm", "at once", lambda x, y: True, one, together=joint)
+    rote.register_alternative(alternative)
+    _offer.append(alternative)
+    weights = [torch.randn(256, columns, device=device) for columns in (64, 128, 192)]
+    last = torch.randn(192, 96, device=device)
+
+    def projected(x: Tensor) -> Tensor:
+        a, b, c = [x @ weight for weight in weights]
+        return (c * 2) @ last + a.sum() + b.sum()
+
+    g = play(projected, (torch.randn(4, 256, device=device),), numerics="near")
+    found = tier(g)
+    assert found is not None and sum([each.operations for each in found.near]) == 4, g.explain()
+    assert together and set(together) == {3} and len(alone) > len(together)
+    for _ in range(4):
+        x = torch.randn(4, 256, device=device)
+        torch.testing.assert_close(g(x), projected(x), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("mode", [torch.enable_grad, torch.no_grad, torch.inference_mode])

@@ -8,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from tests.runtime.fusion import interpreter
 from tests.runtime.optimize.attentions import SHAPES, Shape, error, exact, of_torch
+from tests.runtime.optimize.noted import Noted
 from torch import Tensor
 
-from rote.runtime.compiling import COMPILERS, Binary, KernelSource
+from rote.runtime.compiling import COMPILERS, Binary
 from rote.runtime.optimize.alternatives import parts
 from rote.runtime.optimize.alternatives.operands import Attention
 from rote.runtime.optimize.alternatives.parts import PartsPlan
@@ -27,25 +27,6 @@ pytest.importorskip("triton")
 NARROW, WIDE = AttentionTile(16, 32, 4, 2), AttentionTile(32, 16, 4, 2)
 MORE_THAN_TORCH = 1.05
 """How many times as far from the exact result as PyTorch's a result may be."""
-
-
-_KINDS = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
-
-
-class Noted:
-    """Notes launches in place of launching."""
-
-    def __init__(self) -> None:
-        self.launches: list[dict[str, Any]] = []
-
-    def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        return func(*args, **kwargs).fill_(float("nan"))  # what is not written shows
-
-    def launch(self, source: KernelSource, given: Sequence[Tensor], made: Sequence[Tensor]) -> None:
-        kinds = [_KINDS[each.dtype] for each in (*given, *made)]
-        assert tuple(kinds) == source.tensors and len(kinds) == len(source.aligned)
-        text = {"text": source.text, "name": source.name, "programs": source.grid.count}
-        self.launches.append({**text, "tensors": [*given, *made], "numbers": []})
 
 
 def cut_of(given: Attention, tile: AttentionTile, steps: int) -> Cut:

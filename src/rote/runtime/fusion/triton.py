@@ -97,7 +97,7 @@ def _grid(count: int, order: RowOrder | None) -> Programs:
 def _lanes_at_once(order: RowOrder) -> int:
     """Lanes of a row that are threads of its program.
 
-    To hand one another what they have added up takes threads of several warps most of the time of a short row.
+    To hand one another what they have added up takes threads of several warps most of a short row's time.
     """
     if not order.vectors:
         return order.lanes

@@ -49,7 +49,7 @@ from .alternatives import Alternative
 from .before import Before, as_bytes
 from .copies import as_elements
 from .effects import LeftAloneError
-from .forks import Concurrent, forks
+from .forks import Concurrent, Joint, forks, indices_of
 from .gate import Look
 from .regions import Item, Schedule, targets_of
 from .running import AlternativeRunner, RunningSession
@@ -112,6 +112,7 @@ class Recapture:
         kernels: Mapping[Written, LoadedKernel],
         received: Received,
         alternatives: Mapping[int, Alternative] = _NONE,
+        joint: Sequence[Joint] = (),
         look: Look | None = None,
         *,
         near: bool = False,
@@ -119,6 +120,7 @@ class Recapture:
         self._session = session
         self._received = received
         self._alternatives = alternatives
+        self._joint = {index: each for each in joint for index in each}
         self._near = near
         self._look_at = look
         self._short = short
@@ -242,20 +244,46 @@ class Recapture:
 
     def _forks(self, items: Sequence[Item]) -> Iterable[Concurrent]:
         """The items, those together that may run at the same time."""
+        found = forks(items, self._short)
         if not self._backend.capabilities.asynchronous:
-            return [Concurrent((item,)) for item in items]
-        return forks(items, self._short)
+            return [Concurrent(tuple(indices_of(each)) or each.first) for each in found]
+        return found
 
     def _fork(self, fork: Concurrent) -> None:
         """Capture items, and let die what only they have read."""
-        if fork.second:
+        for joint in dict.fromkeys([self._joint[item] for item in indices_of(fork) if item in self._joint]):
+            self._jointly(joint)
+        first, second = [self._alone(items) for items in fork]
+        if second:
             with self._session.fork():
-                self._items(fork.second)
-        self._items(fork.first)
-        if fork.second:
+                self._items(second)
+        self._items(first)
+        if second:
             self._session.join()
         for _ in (*fork.first, *fork.second):
             self._forget()
+
+    def _alone(self, items: Iterable[Item]) -> list[Item]:
+        """Those that are not calculated together with others."""
+        return [item for item in items if isinstance(item, Written) or item not in self._joint]
+
+    def _jointly(self, indices: Joint) -> None:
+        """Capture operations that an alternative calculates together."""
+        operations = [self._short.effects.operations[index] for index in indices]
+        modes, alternative = self._modes[indices[0]], self._alternatives[indices[0]]
+        if alternative.together is None or any([self._modes[index] != modes for index in indices]):
+            raise LeftAloneError("operations that are to be calculated together run under different modes")
+        with _under(modes):
+            with undispatched():
+                calls = [
+                    self._call_of(index, operation, self._modes[index].tracked, self._session)
+                    for index, operation in zip(indices, operations, strict=True)
+                ]
+            runner = AlternativeRunner(self._session, kernels_of(self._backend))
+            given = [(args, kwargs) for _, args, kwargs in calls]
+            results = runner.together(alternative.together, operations, given)
+        for operation, result in zip(operations, results, strict=True):
+            self._taken(operation, [result, *[None for _ in operation.results[1:]]])
 
     def _items(self, items: Iterable[Item]) -> None:
         for item in items:
@@ -274,6 +302,10 @@ class Recapture:
             if alternative is not None:  # its code is seen by a mode
                 runner = AlternativeRunner(session, kernels_of(self._backend))
                 results = runner.calculated(alternative, operation, args, kwargs)
+        self._taken(operation, results)
+
+    def _taken(self, operation: Operation, results: Sequence[Any]) -> None:
+        """Note the memory of the results of an operation."""
         for result, token in zip(results, operation.results, strict=True):
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)

@@ -18,13 +18,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ..fusion import KernelRequest
+from ..compiling import KernelSource
+from ..fusion import DeviceKernels, KernelRequest, NoKernelError
 from ..operators import short
 from ..program import Operation
 from ..recording import AlternativeUse, AlternativeUses, ExactStretch, Node
 from .alternatives import ALTERNATIVES, Alternative
 from .effects import LeftAloneError
+from .forks import Joint, joint_of
 from .fusing import Composition
 from .gate import Gate, kind_of
 
@@ -66,6 +69,9 @@ class Choosing:
         self.base = base
         self.near = near
         self._requests: Sequence[KernelRequest] = ()
+        self._described: dict[tuple[int, str], Any] = {}
+        self._prepared: AlternativeUses | None = None
+        self.joint: tuple[Joint, ...] = ()
         self._best: dict[int, _Used] = {}
         self._first: dict[int, _Used] | None = None  # None until there was a gate for all
         self._fitting: Mapping[int, Sequence[Alternative]] = {}
@@ -114,9 +120,10 @@ class Choosing:
         Raises:
             LeftAloneError: No alternative passes.
         """
-        self._requests = ()
         for index, why in gate.refused.items():
             self._refused.setdefault(index, {}).update(why)
+        for index, found in gate.described.items():
+            self._described[index, gate.passed[index].name] = found
         found = {index: _Used(each, gate.uses[index]) for index, each in gate.passed.items()}
         if self._first is None:
             if not found:
@@ -132,6 +139,48 @@ class Choosing:
             return None
         self._next = {**self._best, **found}
         return self._told(f"{self._named(version)} as {version.alternative.name}")
+
+    def join(self, uses: AlternativeUses, device: DeviceKernels) -> bool:
+        """Find what of the version that :meth:`uses` has told is calculated together, and have it compiled.
+
+        Returns:
+            Whether the kernels are there; otherwise it is :attr:`prepared` until they are.
+
+        Raises:
+            NoKernelError: A kernel that was there once cannot be compiled.
+        """
+        now, base = self.alternatives, self.base
+        joint = [each for each in joint_of(base.schedule, base.short, now) if self._fit(each)]
+        joined = {index for each in joint for index in each}
+        alone = [(index,) for index, each in now.items() if each.together is not None and index not in joined]
+        requests = [
+            KernelRequest(device, [source for each in several for source in self._sources(each)], ())
+            for several in (alone, joint)
+        ]
+        self._requests = tuple(requests)
+        if self.idle:
+            self._prepared = uses
+            return False
+        requests[0].prove()
+        self.joint = tuple(joint) if _is_there(requests[1]) else ()
+        return True
+
+    @property
+    def prepared(self) -> AlternativeUses | None:
+        """The version whose kernels are being compiled, so that its alternatives have passed; once."""
+        found, self._prepared = self._prepared, None
+        return found
+
+    def _fit(self, joint: Joint) -> bool:
+        together = self.alternatives[joint[0]].together
+        return together is not None and together.fits(self._known(joint))
+
+    def _sources(self, joint: Joint) -> Sequence[KernelSource]:
+        together = self.alternatives[joint[0]].together
+        return together.kernels(self._known(joint)) if together is not None else ()
+
+    def _known(self, joint: Joint) -> list[Any]:
+        return [self._described[index, self.alternatives[index].name] for index in joint]
 
     def _named(self, version: _Version) -> str:
         return f"{len(version.indices)} {short(self._operation(version.indices[0]).name)}"
@@ -192,3 +241,11 @@ class Choosing:
     def has_next(self, *, allowed: bool) -> bool:
         """Whether another version is to be tried."""
         return self._first is None or (allowed and bool(self._left) and self._versions < MOST_VERSIONS)
+
+
+def _is_there(request: KernelRequest) -> bool:
+    """Whether kernels are compiled."""
+    try:
+        return request.prove()
+    except NoKernelError:
+        return False

@@ -8,17 +8,21 @@ What is given back meanwhile could be used by the other stream while it is still
 the fork and the join.
 
 There are two streams and no more, since each has a workspace of cuBLAS of its own.
+
+Such products read nothing of one another, so it does not matter either which of them runs first: those with
+one alternative and one operand in common are that alternative's to calculate at once (:func:`joint_of`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..operators import short
 from ..program import Operation, Token
-from .regions import Item
+from .alternatives import Alternative
+from .regions import Item, Schedule
 from .shortening import ShortStretch
 
 _PRODUCTS = frozenset({"mm", "addmm", "bmm", "baddbmm", "_scaled_mm"})
@@ -90,3 +94,41 @@ def _divided(items: Sequence[int], stretch: ShortStretch) -> Concurrent:
 def _weight(operation: Operation) -> int:
     """Bytes of its operands."""
     return sum([token.nbytes for token in operation.tokens])
+
+
+Joint = tuple[int, ...]
+"""Operations by index, in order."""
+
+
+def joint_of(
+    schedule: Schedule, short: ShortStretch, alternatives: Mapping[int, Alternative]
+) -> Iterator[Joint]:
+    """The operations of a stretch that may be calculated together, two or more each time.
+
+    Args:
+        alternatives: What stands for operations, by index.
+    """
+    for run in schedule.runs:
+        for fork in forks(run, short):
+            found: dict[Hashable, list[int]] = {}
+            for index in indices_of(fork):
+                key = _shared(index, short, alternatives.get(index))
+                if key is not None:
+                    found.setdefault(key, []).append(index)
+            yield from [tuple(each) for each in found.values() if len(each) > 1]
+
+
+def indices_of(fork: Concurrent) -> list[int]:
+    """The operations that run at the same time, in order."""
+    return sorted([item for item in (*fork.first, *fork.second) if isinstance(item, int)])
+
+
+def _shared(index: int, short: ShortStretch, alternative: Alternative | None) -> Hashable:
+    """What operations have in common that are calculated together; None if this one is calculated alone."""
+    if alternative is None or alternative.together is None:
+        return None
+    operation = short.effects.operations[index]
+    operand = operation.operands[alternative.together.shared]
+    if not isinstance(operand, Token):
+        return None
+    return (operation.name, alternative.name, short.home(operand.origin), operand.look, operand.offset)

@@ -66,6 +66,7 @@ class Gate:
         uses: What was compared, by operation.
         fitting: The alternatives of such an operation that fit.
         refused: Why alternatives of an operation are not used, by their name.
+        described: What is known of operations whose alternative may calculate others at once.
         compiling: Kernels without which it cannot be said of each alternative whether it passes.
         loaded: Kernels of alternatives, held for the capture.
     """
@@ -77,6 +78,7 @@ class Gate:
     uses: dict[int, AlternativeUse] = field(default_factory=dict[int, AlternativeUse])
     fitting: dict[int, list[Alternative]] = field(default_factory=dict[int, list[Alternative]])
     refused: dict[int, dict[str, str]] = field(default_factory=dict[int, dict[str, str]])
+    described: dict[int, Any] = field(default_factory=dict[int, Any])
     compiling: list[KernelRequest] = field(default_factory=list[KernelRequest])
     loaded: list[KernelRequest] = field(default_factory=list[KernelRequest])
     _probed: dict[Hashable, str | None] = field(default_factory=dict[Hashable, "str | None"])
@@ -96,6 +98,8 @@ class Gate:
                 found = in_one_line(error)
             if not isinstance(found, str):
                 self.passed[index], self.uses[index], self.fitting[index] = each, found, fitting
+                if each.together is not None:
+                    self.described[index] = each.together.described(*args, **kwargs)
                 return
             self._refuse(index, each, found)
 

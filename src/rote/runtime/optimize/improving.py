@@ -44,6 +44,7 @@ from .anew import CapturedAnew, Place, Recapture, Received
 from .before import Before
 from .choosing import Choosing
 from .effects import Effects, LeftAloneError, writes_outside
+from .forks import Joint
 from .fusing import Composition, Fusing
 from .gate import Gate, Look
 from .regions import Item, Schedule
@@ -215,19 +216,21 @@ class _Improvement:
         self._check_recording()
         if choosing.idle or tiers.open:
             return
-        choosing.decided(tiers.settled)
-        if not choosing.has_next(allowed=self._bounds.timed):
-            tiers.arrived(choosing)
-            return
-        gate = Gate(self._device, choosing.near, choosing.wanted)
-        if choosing.needs_gate():
-            self._run(choosing.base.short, gate.look, near=choosing.near)
-            if gate.compiling:
-                choosing.wait_for(gate.compiling)
+        uses = choosing.prepared
+        if uses is None:
+            choosing.decided(tiers.settled)
+            if not choosing.has_next(allowed=self._bounds.timed):
+                tiers.arrived(choosing)
                 return
-        uses = choosing.uses(gate)
-        if uses is not None:
-            found = self._capture(choosing.base, uses, choosing.alternatives)
+            gate = Gate(self._device, choosing.near, choosing.wanted)
+            if choosing.needs_gate():
+                self._run(choosing.base.short, gate.look, near=choosing.near)
+                if gate.compiling:
+                    choosing.wait_for(gate.compiling)
+                    return
+            uses = choosing.uses(gate)
+        if uses is not None and choosing.join(uses, self._device):
+            found = self._capture(choosing.base, uses, choosing.alternatives, choosing.joint)
             tiers.add(found)
             choosing.captured(found)
 
@@ -254,6 +257,7 @@ class _Improvement:
         base: Composition,
         uses: AlternativeUses | None = None,
         alternatives: Mapping[int, Alternative] = MappingProxyType({}),
+        joint: Sequence[Joint] = (),
     ) -> ExactStretch:
         """Capture what is left of the stretch, and hold its memory.
 
@@ -266,7 +270,7 @@ class _Improvement:
         try:
             anew = Recapture(
                 session, base.short, node, modes, outside, holding.backend, self._before, base.schedule,
-                base.kernels, self._received(), alternatives, near=uses is not None and uses.near,
+                base.kernels, self._received(), alternatives, joint, near=uses is not None and uses.near,
             ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)

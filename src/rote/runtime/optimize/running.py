@@ -16,7 +16,7 @@ from ..fusion import DeviceKernels
 from ..operators import composite_call
 from ..program import Operation, Token
 from ..pytorch import undispatched
-from .alternatives import Alternative
+from .alternatives import Alternative, Operands, Together
 from .effects import LeftAloneError
 
 
@@ -111,12 +111,23 @@ class AlternativeRunner:
         """What an alternative gives in the place of an operation, laid out as that lays out its result."""
         with _Handing(self):
             found = alternative.calculate(self, *args, **kwargs)
+        return [self._laid_out(found, operation), *[None for _ in operation.results[1:]]]
+
+    def together(
+        self, joint: Together, operations: Sequence[Operation], given: Sequence[Operands]
+    ) -> list[torch.Tensor]:
+        """What an alternative gives in the place of several operations, laid out likewise."""
+        with _Handing(self):
+            found = joint.calculate(self, given)
+        return [self._laid_out(each, operation) for each, operation in zip(found, operations, strict=True)]
+
+    def _laid_out(self, found: torch.Tensor, operation: Operation) -> torch.Tensor:
+        """A result as the operation lays it out."""
         token = operation.results[0]
-        if isinstance(token, Token):
-            wanted = (token.stride, token.offset)
-            if (found.stride(), found.storage_offset()) != wanted:
-                options = {"dtype": token.dtype, "device": found.device}
-                target = self(torch.ops.aten.empty_strided.default, (token.shape, token.stride), options)
-                self(torch.ops.aten.copy_.default, (target, found), {})
-                found = target
-        return [found, *[None for _ in operation.results[1:]]]
+        wanted = (token.stride, token.offset) if isinstance(token, Token) else None
+        if not isinstance(token, Token) or (found.stride(), found.storage_offset()) == wanted:
+            return found
+        options = {"dtype": token.dtype, "device": found.device}
+        target = self(torch.ops.aten.empty_strided.default, (token.shape, token.stride), options)
+        self(torch.ops.aten.copy_.default, (target, found), {})
+        return target

@@ -35,6 +35,25 @@ class AlternativeRun(Protocol):
 
 
 @dataclass(frozen=True)
+class Together:
+    """How an alternative calculates several operations at once that have an operand in common.
+
+    Attributes:
+        shared: The place of that operand.
+        described: What there is to know of one of them, from all of its operands: no tensors.
+        fits: Whether it can be done, for what is known of each; each fits by itself.
+        kernels: The kernels that are launched for them; of one, those that are launched for it alone.
+        calculate: Gives the results of all, as :attr:`Alternative.calculate` gives that of one.
+    """
+
+    shared: int
+    described: Callable[..., Any]
+    fits: Callable[[Sequence[Any]], bool]
+    kernels: Callable[[Sequence[Any]], Sequence[KernelSource]]
+    calculate: Callable[[AlternativeRun, Sequence[Operands]], Sequence[torch.Tensor]]
+
+
+@dataclass(frozen=True)
 class Alternative:
     """Another way to calculate an operator.
 
@@ -51,6 +70,7 @@ class Alternative:
             before the alternative is tried.
         edges: Operands beside those at hand on which it has to come as near to the operator, each as all
             operands and those by name: of the same layouts, with numbers that calls rarely have.
+        together: How operations that stand beside one another are calculated at once; None for one by one.
     """
 
     operator: str
@@ -60,6 +80,7 @@ class Alternative:
     exact: Callable[..., torch.Tensor] | None = None
     kernels: Callable[..., Sequence[KernelSource]] | None = None
     edges: Callable[..., Iterable[Operands]] | None = None
+    together: Together | None = None
 
 
 class Alternatives:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from .attention import ATTENTION
+from .few_rows import FEW_ROWS
 from .offered import Alternative, Alternatives
 
-ALTERNATIVES = Alternatives(*ATTENTION)
+ALTERNATIVES = Alternatives(*ATTENTION, *FEW_ROWS)
 """The one place where alternatives are offered."""
 
 

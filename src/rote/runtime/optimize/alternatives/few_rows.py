@@ -1,0 +1,370 @@
+"""Products of few rows with the matrix of a linear layer, which lies column by column.
+
+Such a product takes as long as the matrix takes to be read. Here a program reads some of its columns, once
+for all rows; where the columns are too few for all of a GPU, they are cut up as well, and a second launch
+adds up the parts. Products of the same rows, as the projections of an attention, are one launch: the
+matrices stay where they are. The kernels are those of :mod:`.few_rows_jit`, which nobody imports.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
+from ...compiling import KernelSource, Language, Programs
+from .offered import Alternative, AlternativeRun, Operands, Together
+
+_aten = torch.ops.aten
+NAME = "few_rows"
+_MOST_ROWS = 64
+_LEAST = 1 << 16
+"""Numbers of a matrix; a smaller one is read in no time."""
+_MOST_OFFSET = 1 << 31
+_OLDEST = 80
+"""Compute capability from which on products take bfloat16."""
+_TYPES = (torch.bfloat16, torch.float16)
+_JOINED, _JOINING_WARPS = 256, 4
+"""Numbers that a program which adds up parts has at once, and its warps."""
+_WHOLE = 1024
+"""Numbers of a column that are not worth cutting up."""
+_PROGRAMS = 132
+"""Programs that a GPU has room for at least."""
+
+
+class Tile(NamedTuple):
+    """What a program works on at once.
+
+    Attributes:
+        rows: 1, or a power of two from 16 on.
+        columns: Of the matrix.
+        width: Numbers of each of them.
+        warps: Warps of a program.
+        stages: Steps along the columns that are on their way or at work.
+        parts: In how many parts the columns are cut.
+    """
+
+    rows: int
+    columns: int
+    width: int
+    warps: int = 4
+    stages: int = 1
+    parts: int = 1
+
+
+class Product(NamedTuple):
+    """The operands of a product.
+
+    Attributes:
+        x: ``(rows, width)``.
+        matrix: ``(width, columns)``.
+        bias: ``(columns,)``; None for none.
+    """
+
+    x: torch.Tensor
+    matrix: torch.Tensor
+    bias: torch.Tensor | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether shapes, types and layouts are those that a kernel is written for."""
+        x, matrix, bias = self
+        if not x.dim() == matrix.dim() == 2 or x.dtype is not matrix.dtype or x.dtype not in _TYPES:
+            return False
+        (rows, width), columns = x.shape, matrix.shape[1]
+        lies = x.stride(1) == matrix.stride(0) == 1 and 1 <= rows <= _MOST_ROWS
+        large = width * columns >= _LEAST and columns * matrix.stride(1) < _MOST_OFFSET
+        flat = bias is None or (bias.shape == (columns,) and bias.stride(0) == 1 and bias.dtype is x.dtype)
+        return lies and large and flat
+
+    def described(self, capability: int) -> FewRows:
+        """What its kernels depend on; ``capability`` is that of the GPU, such as 90."""
+        tensors = [each for each in self if each is not None]
+        rows, width = self.x.shape
+        return FewRows(
+            rows,
+            width,
+            self.matrix.shape[1],
+            self.x.dtype,
+            self.x.stride(0),
+            self.matrix.stride(1),
+            tuple([each.data_ptr() % ALIGNMENT == 0 for each in tensors]),
+            capability,
+        )
+
+
+@dataclass(frozen=True)
+class FewRows:
+    """What the kernels of a product depend on.
+
+    Attributes:
+        rows: Rows of the product.
+        width: Numbers that are multiplied and added up for each of its own.
+        columns: Columns of the product.
+        dtype: The type of all operands.
+        row_step: Numbers from one row to the next.
+        column_step: Numbers from one column of the matrix to the next.
+        aligned: Whether rows, matrix and bias begin at a multiple of 16 bytes; two if there is no bias.
+        capability: Compute capability of the GPU, such as 90.
+    """
+
+    rows: int
+    width: int
+    columns: int
+    dtype: torch.dtype
+    row_step: int
+    column_step: int
+    aligned: tuple[bool, ...]
+    capability: int
+
+    @property
+    def biased(self) -> bool:
+        """Whether there is a bias."""
+        return len(self.aligned) > 2
+
+    @property
+    def tiles(self) -> tuple[Tile, ...]:
+        """How it can be cut up, what is thought to be fastest first."""
+        if self.rows == 1:
+            found = [Tile(1, 1, self._step(2048)), Tile(1, 4, self._step(1024))]
+            return tuple(sorted([each for each in found if each.width >= 256], key=lambda tile: -tile.width))
+        rows = 16 if self.rows <= 16 else _MOST_ROWS
+        wide = Tile(rows, 16, self._step(512), 4, 3) if rows == 16 else Tile(rows, 16, self._step(128), 4, 4)
+        found = [self._cut(Tile(rows, 32, self._step(128), 4, 4)), wide]
+        return tuple([each for each in found if each.width >= 64])
+
+    def _step(self, most: int) -> int:
+        """The largest power of two that divides the width."""
+        return min(most, self.width & -self.width)
+
+    def _cut(self, tile: Tile) -> Tile:
+        """With its columns cut up, where that is worth a second launch."""
+        parts, programs = 1, -(-self.columns // tile.columns)
+        while 2 * parts * programs <= _PROGRAMS and self.width // (2 * parts) >= _WHOLE // 2:
+            parts *= 2
+        fits = self.width > _WHOLE and self.width % (parts * tile.width) == 0
+        return tile._replace(parts=parts) if fits else tile
+
+
+@dataclass(frozen=True)
+class FewRowsPlan:
+    """The launches of some products of the same rows, which are cut up alike."""
+
+    products: tuple[FewRows, ...]
+    tile: Tile
+
+    @property
+    def sources(self) -> tuple[KernelSource, ...]:
+        """The kernels, in the order in which they are launched."""
+        return (self._product, self._join) if self.tile.parts > 1 else (self._product,)
+
+    def run(self, run: AlternativeRun, given: Sequence[Product]) -> list[torch.Tensor]:
+        """Launch them, into memory that is made for it."""
+        x, parts = given[0].x, self.tile.parts
+
+        def made(shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
+            options = {"dtype": dtype, "device": x.device}
+            return run(_aten.empty_strided.default, (shape, (shape[1], 1)), options)
+
+        matrices = [each.matrix for each in given]
+        biases = [each.bias for each in given if each.bias is not None]
+        found = [made((each.rows, each.columns), x.dtype) for each in self.products]
+        if parts == 1:
+            run.launch(self._product, [x, *matrices, *biases], found)
+            return found
+        sums = [made((parts * each.rows, each.columns), torch.float32) for each in self.products]
+        run.launch(self._product, [x, *matrices], sums)
+        run.launch(self._join, [*sums, *biases], found)
+        return found
+
+    @property
+    def _product(self) -> KernelSource:
+        tile, whole = self.tile, self.tile.parts == 1
+        calls: list[_Call] = []
+        for number, each in enumerate(self.products):
+            biased = whole and each.biased
+            constants = {
+                "ROWS": each.rows, "COLUMNS": each.columns, "WIDTH": each.width,
+                "XS": each.row_step, "WS": each.column_step,
+                "BM": tile.rows, "BN": tile.columns, "BK": tile.width,
+                "PARTS": tile.parts, "STAGES": tile.stages, "BIASED": biased,
+            }  # fmt: skip
+            passed = f"x, matrix{number}, {f'bias{number}' if biased else 'x'}, out{number}"
+            programs = -(-each.columns // tile.columns) * tile.parts
+            calls.append(_Call("row" if tile.rows == 1 else "block", passed, constants, programs))
+        aligned = [self.products[0].aligned[0], *[each.aligned[1] for each in self.products]]
+        given = [_Given("x", self._kind, aligned[0])]
+        given += [_Given(f"matrix{number}", self._kind, each) for number, each in enumerate(aligned[1:])]
+        given += self._biases if whole else []
+        return self._source(calls, [*given, *self._made("out", self._kind if whole else "fp32")], tile.warps)
+
+    @property
+    def _join(self) -> KernelSource:
+        calls: list[_Call] = []
+        for number, each in enumerate(self.products):
+            count = each.rows * each.columns
+            constants = {
+                "COUNT": count, "COLUMNS": each.columns, "PARTS": self.tile.parts, "BLOCK": _JOINED,
+                "BIASED": each.biased,
+            }  # fmt: skip
+            bias = f"{'bias' if each.biased else 'sums'}{number}"
+            calls.append(_Call("join", f"sums{number}, {bias}, out{number}", constants, -(-count // _JOINED)))
+        given = [*self._made("sums", "fp32"), *self._biases, *self._made("out", self._kind)]
+        return self._source(calls, given, _JOINING_WARPS)
+
+    @property
+    def _kind(self) -> str:
+        return NAMES_OF_TYPES[self.products[0].dtype]
+
+    @property
+    def _biases(self) -> list[_Given]:
+        biased = [(number, each) for number, each in enumerate(self.products) if each.biased]
+        return [_Given(f"bias{number}", self._kind, each.aligned[2]) for number, each in biased]
+
+    def _made(self, name: str, kind: str) -> list[_Given]:
+        """Memory that is made for each product."""
+        return [_Given(f"{name}{number}", kind, True) for number in range(len(self.products))]
+
+    def _source(self, calls: Sequence[_Call], given: Sequence[_Given], warps: int) -> KernelSource:
+        """A kernel whose first programs make the first of its calls, and so on."""
+        names = ", ".join([each.name for each in given])
+        lines = [f"@triton.jit\ndef {NAME}({names}):", "    at = tl.program_id(0)"]
+        before = 0
+        for call in calls:
+            if len(calls) > 1:
+                lines.append(f"    {'el' if before else ''}if at < {before + call.programs}:")
+            lines.append(f"{'    ' * min(len(calls), 2)}{call.text(before)}")
+            before += call.programs
+        return KernelSource(
+            language=Language.TRITON,
+            name=NAME,
+            text=f"{_text()}\n\n" + "\n".join([*lines, ""]),
+            tensors=tuple([each.kind for each in given]),
+            aligned=tuple([each.aligned for each in given]),
+            grid=Programs(before, warps),
+            capability=self.products[0].capability,
+        )
+
+
+class _Given(NamedTuple):
+    """A parameter of a kernel: memory, the type of its numbers, and whether it begins at 16 bytes."""
+
+    name: str
+    kind: str
+    aligned: bool
+
+
+class _Call(NamedTuple):
+    """A call in a kernel, and how many programs make it."""
+
+    function: str
+    passed: str
+    constants: Mapping[str, object]
+    programs: int
+
+    def text(self, before: int) -> str:
+        """It as it is written; so many programs come before."""
+        named = ", ".join([f"{name}={value!r}" for name, value in self.constants.items()])
+        return f"{self.function}({self.passed}, at - {before}, {named})"
+
+
+@functools.cache
+def _text() -> str:
+    return Path(__file__).with_name("few_rows_jit.py").read_text(encoding="utf-8")
+
+
+@functools.cache
+def _capability(index: int | None) -> int:
+    major, minor = torch.cuda.get_device_capability(index)
+    return 10 * major + minor
+
+
+# ---------------------------------------------------------------------- PyTorch's operators
+
+
+def _mm(x: torch.Tensor, matrix: torch.Tensor) -> Product | None:
+    return Product(x, matrix)
+
+
+def _addmm(
+    bias: torch.Tensor, x: torch.Tensor, matrix: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
+) -> Product | None:
+    return Product(x, matrix, bias) if beta == alpha == 1 else None
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A way to calculate an operator.
+
+    Attributes:
+        read: What it is given; None if it is more than a product and a bias.
+        place: Which one of the tiles it takes.
+    """
+
+    read: Callable[..., Product | None]
+    place: int
+
+    def fits(self, *operands: Any, **named: Any) -> bool:
+        """Whether there is a kernel."""
+        given = self.read(*operands, **named)
+        if given is None or not given.x.is_cuda or not given.is_plain:
+            return False
+        return _capability(given.x.device.index) >= _OLDEST and self.place < len(_described(given).tiles)
+
+    def known(self, *operands: Any, **named: Any) -> Product:
+        """What it is given, if it fits."""
+        given = self.read(*operands, **named)
+        assert given is not None, "it was asked whether it fits"
+        return given
+
+    def described(self, *operands: Any, **named: Any) -> FewRows:
+        """What the kernels depend on."""
+        return _described(self.known(*operands, **named))
+
+    def plan(self, products: Sequence[FewRows]) -> FewRowsPlan:
+        """The launches."""
+        return FewRowsPlan(tuple(products), products[0].tiles[self.place])
+
+    def together(self, products: Sequence[FewRows]) -> bool:
+        """Whether products of the same rows can be one launch."""
+        return len({each.tiles[self.place] for each in products}) == 1
+
+    def run(self, run: AlternativeRun, several: Sequence[Operands]) -> list[torch.Tensor]:
+        """The results of operations of the same rows."""
+        given = [self.known(*operands, **named) for operands, named in several]
+        return self.plan([_described(each) for each in given]).run(run, given)
+
+
+def _described(given: Product) -> FewRows:
+    return given.described(_capability(given.x.device.index))
+
+
+def _of(operator: str, shared: int, way: _Way, name: str) -> Alternative:
+    return Alternative(
+        operator=f"aten::{operator}",
+        name=name,
+        fits=way.fits,
+        calculate=lambda run, *operands, **named: way.run(run, [(operands, named)])[0],
+        kernels=lambda *operands, **named: way.plan([way.described(*operands, **named)]).sources,
+        together=Together(
+            shared=shared,
+            described=way.described,
+            fits=way.together,
+            kernels=lambda products: way.plan(products).sources,
+            calculate=way.run,
+        ),
+    )
+
+
+_NAMES = ("product of few rows", "product of few rows, cut otherwise")
+FEW_ROWS = tuple([
+    _of(operator, shared, _Way(read, place), name)
+    for operator, shared, read in (("mm", 0, _mm), ("addmm", 1, _addmm))
+    for place, name in enumerate(_NAMES)
+])  # fmt: skip
+"""For each of PyTorch's operators, each way."""
