@@ -120,6 +120,7 @@ class Choosing:
         Raises:
             LeftAloneError: No alternative passes.
         """
+        self._requests = tuple(gate.loaded)  # nobody else holds their kernels until they are captured
         for index, why in gate.refused.items():
             self._refused.setdefault(index, {}).update(why)
         for index, found in gate.described.items():
@@ -157,7 +158,7 @@ class Choosing:
             KernelRequest(device, [source for each in several for source in self._sources(each)], ())
             for several in (alone, joint)
         ]
-        self._requests = tuple(requests)
+        self._requests = (*self._requests, *requests)
         if self.idle:
             self._prepared = uses
             return False
