@@ -103,14 +103,19 @@ def _replaced(tiers: Tiers) -> tuple[NearReport, ...]:
 def _offered(recording: Recording) -> tuple[OfferedReport, ...]:
     """What exists for the operators of a recording."""
     found = Counter([
-        operation.name
+        (operation.name, all([each.look.on_host for each in operation.tokens]))
         for node in recording.root.walk()
         for index in _captured(node)
-        if (operation := node.operations[index]).is_of_aten and ALTERNATIVES.of(operation.name)
+        if (operation := node.operations[index]).is_of_aten
     ])  # fmt: skip
+    offered = [
+        (name, count, ALTERNATIVES.of(name, on_host=on_host))
+        for (name, on_host), count in found.most_common()
+    ]
     return tuple([
-        OfferedReport(short(name), count, tuple([each.name for each in ALTERNATIVES.of(name)]))
-        for name, count in found.most_common()
+        OfferedReport(short(name), count, tuple([each.name for each in alternatives]))
+        for name, count, alternatives in offered
+        if alternatives
     ])  # fmt: skip
 
 

@@ -62,12 +62,14 @@ class Choosing:
     Args:
         base: What it is captured from before.
         near: Bits may be others.
+        on_host: The stretch runs on the host.
     """
 
-    def __init__(self, node: Node, base: Composition, *, near: bool) -> None:
+    def __init__(self, node: Node, base: Composition, *, near: bool, on_host: bool) -> None:
         self.node = node
         self.base = base
         self.near = near
+        self._on_host = on_host
         self._requests: Sequence[KernelRequest] = ()
         self._described: dict[tuple[int, str], Any] = {}
         self._prepared: AlternativeUses | None = None
@@ -84,7 +86,7 @@ class Choosing:
     @property
     def offered(self) -> bool:
         """Whether there are alternatives for any of its operations."""
-        return any([ALTERNATIVES.of(self._operation(index).name) for index in self._indices()])
+        return any([self._offered(self._operation(index)) for index in self._indices()])
 
     @property
     def idle(self) -> bool:
@@ -102,9 +104,12 @@ class Choosing:
     def wanted(self, index: int, operation: Operation) -> Sequence[Alternative]:
         """The alternatives of an operation that the next version may have."""
         if self._first is None:
-            return ALTERNATIVES.of(operation.name)
+            return self._offered(operation)
         version = self._left[0]
         return (version.alternative,) if version.alternative is not None and index in version.indices else ()
+
+    def _offered(self, operation: Operation) -> list[Alternative]:
+        return ALTERNATIVES.of(operation.name, near=self.near, on_host=self._on_host)
 
     def needs_gate(self) -> bool:
         """Whether the stretch has to be run for the next version."""

@@ -202,7 +202,8 @@ class _Improvement:
             if probing.has_probes and probing.saves:
                 tiers.wait(probing)
                 return
-        choosing = Choosing(self._node, base, near=numerics is Numerics.NEAR)
+        near, on_host = numerics is Numerics.NEAR, self._device.on_host
+        choosing = Choosing(self._node, base, near=near, on_host=on_host)
         if choosing.offered:
             tiers.wait(choosing)
 

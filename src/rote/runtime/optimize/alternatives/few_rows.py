@@ -23,8 +23,8 @@ from .offered import Alternative, AlternativeRun, Operands, Together
 _aten = torch.ops.aten
 NAME = "few_rows"
 _MOST_ROWS = 64
-_LEAST = 1 << 16
-"""Numbers of a matrix; a smaller one is read in no time."""
+_LEAST, _MOST = 1 << 16, 1 << 26
+"""Numbers of a matrix; a smaller one is read in no time, and a larger one takes much memory in 64 bits."""
 _MOST_OFFSET = 1 << 31
 _OLDEST = 80
 """Compute capability from which on products take bfloat16."""
@@ -78,7 +78,7 @@ class Product(NamedTuple):
             return False
         (rows, width), columns = x.shape, matrix.shape[1]
         lies = x.stride(1) == matrix.stride(0) == 1 and 1 <= rows <= _MOST_ROWS
-        large = width * columns >= _LEAST and columns * matrix.stride(1) < _MOST_OFFSET
+        large = _LEAST <= width * columns <= _MOST and columns * matrix.stride(1) < _MOST_OFFSET
         flat = bias is None or (bias.shape == (columns,) and bias.stride(0) == 1 and bias.dtype is x.dtype)
         return lies and large and flat
 
@@ -358,6 +358,8 @@ def _of(operator: str, shared: int, way: _Way, name: str) -> Alternative:
             kernels=lambda products: way.plan(products).sources,
             calculate=way.run,
         ),
+        otherwise=True,
+        on_host=False,
     )
 
 

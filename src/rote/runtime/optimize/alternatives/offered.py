@@ -71,6 +71,8 @@ class Alternative:
         edges: Operands beside those at hand on which it has to come as near to the operator, each as all
             operands and those by name: of the same layouts, with numbers that calls rarely have.
         together: How operations that stand beside one another are calculated at once; None for one by one.
+        otherwise: It adds up in an order of its own, so that ``numerics="probed"`` need not try it.
+        on_host: It may be used on the host as well.
     """
 
     operator: str
@@ -81,6 +83,8 @@ class Alternative:
     kernels: Callable[..., Sequence[KernelSource]] | None = None
     edges: Callable[..., Iterable[Operands]] | None = None
     together: Together | None = None
+    otherwise: bool = False
+    on_host: bool = True
 
 
 class Alternatives:
@@ -108,6 +112,13 @@ class Alternatives:
         """Offer it no longer. Recordings that use it go on to."""
         self._offered[alternative.operator].remove(alternative)
 
-    def of(self, operator: str) -> list[Alternative]:
-        """The alternatives of an operator, in the order in which they were offered."""
-        return list(self._offered.get(operator, ()))
+    def of(self, operator: str, *, near: bool = True, on_host: bool) -> list[Alternative]:
+        """The alternatives of an operator, in the order in which they were offered.
+
+        Args:
+            operator: With overload.
+            near: Bits may be others.
+            on_host: The operator runs on the host.
+        """
+        known = self._offered.get(operator, ())
+        return [each for each in known if (near or not each.otherwise) and (each.on_host or not on_host)]
