@@ -4,8 +4,9 @@ Ways: *plain* replays what was captured, *short* leaves operations out, *exact* 
 *near* calculates operators in other ways (``numerics="near"``), with other bits; how long it took to get them
 stands among the facts.
 
-Subjects: PI0 (full size in bf16 on a GPU, small on a CPU), a loop that builds masks and tables of time steps
-anew in each turn, a transformer in inference, and an MLP from which nothing can be removed.
+Subjects: PI0 and a decoding step of a Llama of a billion parameters (in bf16 on a GPU, small on a CPU), a
+loop that builds masks and tables of time steps anew in each turn, a transformer in inference, and an MLP from
+which nothing can be removed.
 
 ``python -m benchmarks.run --case tiers --device cuda`` writes the JSON.
 """
@@ -27,6 +28,7 @@ from .common import Outcome, Settings, time_calls
 
 try:
     from .pi0 import calling, observations, policy_for
+    from .targets import llama
 except ModuleNotFoundError:  # transformers is optional; the case says what it left out
     policy_for = None
 
@@ -47,6 +49,9 @@ def run(settings: Settings) -> Outcome:
     if policy_for is None:
         out.facts["pi0"] = "needs the package transformers"
         return out
+    step, given, _ = llama.build(small=settings.device.type == "cpu", device=settings.device.type)
+    measure(out, "llama", step, [dict(zip(("ids", "position"), given, strict=True))], settings)
+    del step
     policy = policy_for(settings)
     measure(out, "pi0", policy.sample_actions, observations(policy, VIEWS, 4), settings)
     return out
