@@ -14,7 +14,7 @@ from tests.runtime.optimize.noted import Noted
 from torch import Tensor
 
 from rote.runtime.compiling import COMPILERS, Binary
-from rote.runtime.optimize.alternatives.few_rows import FewRowsPlan, Product
+from rote.runtime.optimize.alternatives.few_rows import FewRowsPlan, FewRowsOperands
 
 pytest.importorskip("triton")
 
@@ -37,13 +37,13 @@ class Case(NamedTuple):
     biased: bool = False
     gap: int = 0
 
-    def made(self) -> list[Product]:
+    def made(self) -> list[FewRowsOperands]:
         torch.manual_seed(self.rows * self.width)
         x = self._tensor(self.rows)
-        found: list[Product] = []
+        found: list[FewRowsOperands] = []
         for columns in self.columns:
             bias = torch.randn(columns).half() if self.biased else None
-            found.append(Product(x, self._tensor(columns).t(), bias))
+            found.append(FewRowsOperands(x, self._tensor(columns).t(), bias))
         return found
 
     def _tensor(self, lines: int) -> Tensor:
@@ -65,7 +65,7 @@ CASES = [
 
 @pytest.mark.parametrize("place", [0, 1])
 def test_they_come_as_near_as_pytorch(tmp_path, place):
-    noted, ends = Noted(), list[tuple[list[Product], int, int]]()
+    noted, ends = Noted(), list[tuple[list[FewRowsOperands], int, int]]()
     for case in CASES:
         given = case.made()
         described = [each.described(90) for each in given]
@@ -90,7 +90,7 @@ def _error(result: Tensor, exact: Tensor) -> float:
 def test_columns_are_cut_up_where_they_are_few_and_long():
     def parts(rows: int, width: int, columns: int) -> int:
         x, matrix = torch.empty(rows, width).half(), torch.empty(columns, width).half().t()
-        return Product(x, matrix).described(90).tiles[0].parts
+        return FewRowsOperands(x, matrix).described(90).tiles[0].parts
 
     assert parts(8, 1024, 256) == 1
     assert parts(51, 4096, 1024) == 4
@@ -101,15 +101,17 @@ def test_columns_are_cut_up_where_they_are_few_and_long():
 @pytest.mark.parametrize(
     "product",
     [
-        Product(torch.empty(1, 512), torch.empty(512, 512).t()),
-        Product(torch.empty(1, 512).half(), torch.empty(512, 512).half()),
-        Product(torch.empty(1, 512).half(), torch.empty(512, 512).bfloat16().t()),
-        Product(torch.empty(65, 512).half(), torch.empty(512, 512).half().t()),
-        Product(torch.empty(0, 512).half(), torch.empty(512, 512).half().t()),
-        Product(torch.empty(1, 512).half(), torch.empty(64, 512).half().t()),
-        Product(torch.empty(512, 4).half().t(), torch.empty(512, 512).half().t()),
-        Product(torch.empty(4, 512).half(), torch.empty(512, 512).half().t(), torch.empty(512)),
-        Product(torch.empty(4, 512).half(), torch.empty(512, 512).half().t(), torch.empty(1, 512).half()),
+        FewRowsOperands(torch.empty(1, 512), torch.empty(512, 512).t()),
+        FewRowsOperands(torch.empty(1, 512).half(), torch.empty(512, 512).half()),
+        FewRowsOperands(torch.empty(1, 512).half(), torch.empty(512, 512).bfloat16().t()),
+        FewRowsOperands(torch.empty(65, 512).half(), torch.empty(512, 512).half().t()),
+        FewRowsOperands(torch.empty(0, 512).half(), torch.empty(512, 512).half().t()),
+        FewRowsOperands(torch.empty(1, 512).half(), torch.empty(64, 512).half().t()),
+        FewRowsOperands(torch.empty(512, 4).half().t(), torch.empty(512, 512).half().t()),
+        FewRowsOperands(torch.empty(4, 512).half(), torch.empty(512, 512).half().t(), torch.empty(512)),
+        FewRowsOperands(
+            torch.empty(4, 512).half(), torch.empty(512, 512).half().t(), torch.empty(1, 512).half()
+        ),
     ],
 )
 def test_others_are_left_alone(product):
@@ -117,7 +119,9 @@ def test_others_are_left_alone(product):
 
 
 def test_a_width_that_no_step_divides_has_no_tile():
-    assert not Product(torch.empty(1, 600).half(), torch.empty(600, 600).half().t()).described(90).tiles
+    assert (
+        not FewRowsOperands(torch.empty(1, 600).half(), torch.empty(600, 600).half().t()).described(90).tiles
+    )
 
 
 def test_they_are_compiled_without_a_gpu():

@@ -37,7 +37,7 @@ _PROGRAMS = 132
 """Programs that a GPU has room for at least."""
 
 
-class Tile(NamedTuple):
+class FewRowsTile(NamedTuple):
     """What a program works on at once.
 
     Attributes:
@@ -57,7 +57,7 @@ class Tile(NamedTuple):
     parts: int = 1
 
 
-class Product(NamedTuple):
+class FewRowsOperands(NamedTuple):
     """The operands of a product.
 
     Attributes:
@@ -128,21 +128,25 @@ class FewRows:
         return len(self.aligned) > 2
 
     @property
-    def tiles(self) -> tuple[Tile, ...]:
+    def tiles(self) -> tuple[FewRowsTile, ...]:
         """How it can be cut up, what is thought to be fastest first."""
         if self.rows == 1:
-            found = [Tile(1, 1, self._step(2048)), Tile(1, 4, self._step(1024))]
+            found = [FewRowsTile(1, 1, self._step(2048)), FewRowsTile(1, 4, self._step(1024))]
             return tuple(sorted([each for each in found if each.width >= 256], key=lambda tile: -tile.width))
         rows = 16 if self.rows <= 16 else _MOST_ROWS
-        wide = Tile(rows, 16, self._step(512), 4, 3) if rows == 16 else Tile(rows, 16, self._step(128), 4, 4)
-        found = [self._cut(Tile(rows, 32, self._step(128), 4, 4)), wide]
+        wide = (
+            FewRowsTile(rows, 16, self._step(512), 4, 3)
+            if rows == 16
+            else FewRowsTile(rows, 16, self._step(128), 4, 4)
+        )
+        found = [self._cut(FewRowsTile(rows, 32, self._step(128), 4, 4)), wide]
         return tuple([each for each in found if each.width >= 64])
 
     def _step(self, most: int) -> int:
         """The largest power of two that divides the width."""
         return min(most, self.width & -self.width)
 
-    def _cut(self, tile: Tile) -> Tile:
+    def _cut(self, tile: FewRowsTile) -> FewRowsTile:
         """With its columns cut up, where that is worth a second launch."""
         parts, programs = 1, -(-self.columns // tile.columns)
         while 2 * parts * programs <= _PROGRAMS and self.width // (2 * parts) >= _WHOLE // 2:
@@ -156,14 +160,14 @@ class FewRowsPlan:
     """The launches of some products of the same rows, which are cut up alike."""
 
     products: tuple[FewRows, ...]
-    tile: Tile
+    tile: FewRowsTile
 
     @property
     def sources(self) -> tuple[KernelSource, ...]:
         """The kernels, in the order in which they are launched."""
         return (self._product, self._join) if self.tile.parts > 1 else (self._product,)
 
-    def run(self, run: AlternativeRun, given: Sequence[Product]) -> list[torch.Tensor]:
+    def run(self, run: AlternativeRun, given: Sequence[FewRowsOperands]) -> list[torch.Tensor]:
         """Launch them, into memory that is made for it."""
         x, parts = given[0].x, self.tile.parts
 
@@ -287,18 +291,18 @@ def _capability(index: int | None) -> int:
 # ---------------------------------------------------------------------- PyTorch's operators
 
 
-def _mm(x: torch.Tensor, matrix: torch.Tensor) -> Product | None:
-    return Product(x, matrix)
+def _mm(x: torch.Tensor, matrix: torch.Tensor) -> FewRowsOperands | None:
+    return FewRowsOperands(x, matrix)
 
 
 def _addmm(
     bias: torch.Tensor, x: torch.Tensor, matrix: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> Product | None:
-    return Product(x, matrix, bias) if beta == alpha == 1 else None
+) -> FewRowsOperands | None:
+    return FewRowsOperands(x, matrix, bias) if beta == alpha == 1 else None
 
 
 @dataclass(frozen=True)
-class _Way:
+class _FewRowsWay:
     """A way to calculate an operator.
 
     Attributes:
@@ -306,7 +310,7 @@ class _Way:
         place: Which one of the tiles it takes.
     """
 
-    read: Callable[..., Product | None]
+    read: Callable[..., FewRowsOperands | None]
     place: int
 
     def fits(self, *operands: Any, **named: Any) -> bool:
@@ -316,7 +320,7 @@ class _Way:
             return False
         return _capability(given.x.device.index) >= _OLDEST and self.place < len(_described(given).tiles)
 
-    def known(self, *operands: Any, **named: Any) -> Product:
+    def known(self, *operands: Any, **named: Any) -> FewRowsOperands:
         """What it is given, if it fits."""
         given = self.read(*operands, **named)
         assert given is not None, "it was asked whether it fits"
@@ -340,11 +344,11 @@ class _Way:
         return self.plan([_described(each) for each in given]).run(run, given)
 
 
-def _described(given: Product) -> FewRows:
+def _described(given: FewRowsOperands) -> FewRows:
     return given.described(_capability(given.x.device.index))
 
 
-def _of(operator: str, shared: int, way: _Way, name: str) -> Alternative:
+def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
     return Alternative(
         operator=f"aten::{operator}",
         name=name,
@@ -365,7 +369,7 @@ def _of(operator: str, shared: int, way: _Way, name: str) -> Alternative:
 
 _NAMES = ("product of few rows", "product of few rows, cut otherwise")
 FEW_ROWS = tuple([
-    _of(operator, shared, _Way(read, place), name)
+    _of(operator, shared, _FewRowsWay(read, place), name)
     for operator, shared, read in (("mm", 0, _mm), ("addmm", 1, _addmm))
     for place, name in enumerate(_NAMES)
 ])  # fmt: skip

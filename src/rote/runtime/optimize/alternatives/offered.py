@@ -112,13 +112,13 @@ class Alternatives:
         """Offer it no longer. Recordings that use it go on to."""
         self._offered[alternative.operator].remove(alternative)
 
-    def of(self, operator: str, *, near: bool = True, on_host: bool) -> list[Alternative]:
+    def of(self, operator: str, *, near: bool = True, on_host: bool = False) -> list[Alternative]:
         """The alternatives of an operator, in the order in which they were offered.
 
         Args:
             operator: With overload.
             near: Bits may be others.
-            on_host: The operator runs on the host.
+            on_host: The operator runs on the host, which leaves out those for GPUs alone.
         """
         known = self._offered.get(operator, ())
         return [each for each in known if (near or not each.otherwise) and (each.on_host or not on_host)]
