@@ -14,7 +14,7 @@ from tests.runtime.optimize.noted import Noted
 from torch import Tensor
 
 from rote.runtime.compiling import COMPILERS, Binary
-from rote.runtime.optimize.alternatives.few_rows import FewRowsPlan, FewRowsOperands
+from rote.runtime.optimize.alternatives.few_rows import FewRowsOperands, FewRowsPlan
 
 pytest.importorskip("triton")
 
