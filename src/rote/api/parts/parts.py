@@ -1,43 +1,20 @@
 """Parts: what of a callable replays where the callable as a whole does not.
 
-A counter, a list that grows, a position, an array among the results: one line keeps a pipeline, a
-``generate``, a policy with its queue from being replayed. What takes the time is a module that they call,
-over and over. So where a callable runs plainly, its modules are graphed, as if the user had done so, from
-the largest down.
-
-**Which.** While the callable runs, each call of a module is met before it is made
+Where a callable runs plainly, the modules that it calls are graphed, as if the user had done so, from the
+largest down. While it runs, each call of a module is met before it is made
 (:mod:`...runtime.reads.bytecode.prologue`), by the thread that runs the callable alone. A module that is
 called directly, and not inside another one that is a part, is timed for three calls, and then is a graphed
-callable of its own (:class:`.ModulePart`). So the largest modules come first, and those in them are no
-parts. Where hardly any call of a part replays, or where it loses its contest, it is left, and the modules
-in it are met in its place.
+callable of its own (:class:`.ModulePart`). Where hardly any call of a part replays, or where it loses its
+contest, it is left, and the modules in it are met in its place.
 
-**What is met.** Calls without gradients (``torch.no_grad()``, ``torch.inference_mode()``). With gradients,
-a part would change the order in which gradients of one parameter are added where it is used twice inside of
-the part and outside as well, and that is seen by no test before the backward runs. Where it is the user who
-graphs a module, they are told; nobody here was asked. So such calls are made as they are, and modules in them
-that are called without gradients (a teacher, a target network) are met.
+Met are calls without gradients, and with gradients what ``DistributedDataParallel`` wraps: whether steps come
+faster with such a part is asked of steps (:mod:`.pace`). A module that is called through a wrapper of the
+user's is not met, nor what is in it. The module has no attribute, no hook and no class more than before; what
+is known of it lies here, by its identity and with a weak reference.
 
-**Data-parallel training.** What ``DistributedDataParallel`` wraps is met with gradients as well: the wrapper
-keeps every step around it from being replayed as a whole, and gradients come to its reducer from one node,
-as they do where the user graphs the module inside of the wrapper. Autograd runs nodes from the youngest to
-the oldest, so what a part gives comes to a parameter in its turn; it is one sum of several where the module
-uses a parameter more than once. Then nothing is recorded, unless it was the wrapper that the user graphed.
-Whether steps come faster with such a part is asked of steps (:mod:`.pace`).
-
-**What nobody sees.** The module has no attribute, no hook and no class more than before; what is known of
-it lies here, by its identity and with a weak reference. A module that is called through a wrapper of the
-user's is not met, nor what is in it: it is graphed already. What is kept out of graphs stays out.
-
-**What it costs.** A ledger for each part, and one purse for all (:class:`...runtime.engine.ledger.Means`).
-Where nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more.
-
-What does not work:
-
-- **Functions that are no modules.** A module has state, an identity and one way to be called. Which of a
-  thousand functions is called with tensors and is worth a recording is not seen from outside.
-- **Parts inside of calls that are traced.** A trace follows the callable as a whole.
-- **To begin with the smallest.** Sums of replays of layers are slower than eager where layers are small.
+There is a ledger for each part, and one purse for all (:class:`...runtime.engine.ledger.Means`). Where
+nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more. ``docs/design.md`` has the
+reasons.
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@
 The steps of a checked call:
 
 1. Before the replay, copies are taken of all that the recording changes: the arguments, the external tensors
-it
-   writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
+   it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
 2. The replay runs as always, and the same is copied again.
 3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's tensors,
    without tracer, function mode or graph. Its writes are noted as in a traced call. Wrappers inside are plain
@@ -15,39 +14,13 @@ it
    the external tensors written, every gradient slot, the random generators, and whether the plain call wrote
    a tensor, or changed Python state or a mode that the replay left alone. Python state is the state under
    guard, and all that the code of the plain call wrote and left changed.
-5. If all is equal, the state after the replay is put back, so the caller's tensors and gradients are those of
-a
-   replay. If not, the state after the plain call stays, the key runs eagerly from then on, the other
-   recordings of the callable are released, :mod:`.locate` looks for the operation, and ``VerificationError``
-   is raised.
+5. If all is equal, the state after the replay is put back. If not, the state after the plain call stays, the
+   key runs eagerly from then on, the other recordings of the callable are released, :mod:`.locate` looks for
+   the operation, and ``VerificationError`` is raised.
 
 Backward passes through recorded calls are checked in the same way, by a count of their own: the replayed walk
-of the recorded graph is compared with a walk by autograd, gradient by gradient.
-
-Values are compared to the bit. Kernels that add with atomics on CUDA do not repeat their own values: use
-deterministic algorithms there, or a tolerance.
-
-A check costs one plain call, one copy before the replay and one after it, two to put them back, and a wait
-for the device. It holds twice the memory that a call changes (in a training step: parameters, gradients and
-optimizer state). Without memory for that, the call is not checked, and a warning is logged.
-
-During a check other threads must not use what the call changes, PyTorch's random generators included: they
-would see the same numbers twice.
-
-A check cannot see:
-
-- calls that ran the callable (observed, recorded, eager): there is nothing to compare them with;
-- calls with collectives: the other processes take part in one call, not in two;
-- calls that write a ``DTensor`` from outside, or leave gradients that are such;
-- calls between two checks, and paths or states that only come up then;
-- effects on files and streams, and effects of functions declared pure on anything but tensors: the plain run
-has
-  them, the replays in between do not;
-- writes past version counters (``.data``, other libraries) into tensors that the recording does not write;
-- effects of a backward started by the caller besides the replay (hooks, accumulation, the caller's own
-graph);
-- draws from Python's and numpy's generators while other threads are alive, which may have drawn as well;
-- a replay that raises, and a race that both runs win.
+of the recorded graph is compared with a walk by autograd, gradient by gradient. Without memory for the copies
+a call is not checked, and a warning is logged. ``docs/design.md`` says what a check costs and cannot see.
 """
 
 from __future__ import annotations

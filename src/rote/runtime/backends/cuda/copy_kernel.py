@@ -3,17 +3,7 @@
 A node for each copy costs the host as many calls of the driver and the device as many steps as there are
 copies; ``torch._foreach_copy_`` is one kernel, but has to be dispatched. A kernel node takes its parameters
 by value, and one call sets all of them: so the parameter is a table of addresses here, and the kernel copies
-what the table says (:mod:`.nodes` has the figures).
-
-The kernel is a text in PTX, which the driver compiles for the device when it is first needed in a process (12
-to 18 ms on an H200's host; the driver may keep the result on disk). Why not another way:
-
-- PyTorch's kernel can be captured, and its parameters can be set at the words that hold the addresses. That
-  was tried, works, and takes the host 1.1 to 1.5 us longer than this with 2 to 10 copies. But where those
-  words are (behind the last address lie old ones), how many fit and what is split into several launches
-  differs between versions of PyTorch, it takes one type at a time, and parameters are no interface.
-- NVRTC compiles C++, is an optional part of PyTorch's wheels, and takes longer.
-- A table in the device's memory would have to be kept until the launch that reads it is done.
+what the table says (``docs/design.md`` has the figures, and why the kernel is a text in PTX).
 
 A block looks up which copy it belongs to, and the blocks of a copy share its bytes in runs of 16 if both
 addresses allow it, otherwise of 4 or 1. What the last runs leave over is copied byte by byte.

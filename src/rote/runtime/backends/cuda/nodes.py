@@ -1,50 +1,22 @@
 """Copies as nodes of a graph: a replay takes inputs where they lie and leaves its results in new memory.
 
-Handing a caller's tensor to a graph takes a copy into memory of fixed address, and handing a result out takes
-another. Dispatched by PyTorch each costs the host 6 to 8 us (H200, torch 2.11), twice as much as launching
-the graph, and several at once by ``_foreach_copy_`` 9 us and 0.3 more for each. As nodes of the graph they
-cost nothing but their addresses, and only where those are new. Mostly they are not: the caching allocator
-hands a block out again as soon as it is dropped, so in a loop they are those of the call before, or of the
-one before that if arguments are made anew. So a small graph is instantiated up to four times
-(:data:`MOST_INSTANCES`), and each instance keeps the addresses that it has. The whole call (new memory for
-one result, two addresses known, launch) took 3.5 us there, 6.2 us with both addresses set, where a replay
-with ``copy_`` and ``clone`` took 17.9 us. With all of rote's checks (four linear layers, safe outputs) a call
-went from 31 to 13 us, and to 8 when the guard was read as words (:mod:`...fingerprint.words`): 1.7 us for the
-launch, 1 for new memory, 0.9 for the guard, 0.9 for modes and switches, 0.2 for the argument, and some sixty
-steps more of which none takes more than 0.1 us.
+PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph=True)``), and its own instantiated graph
+stays as it is, for whoever replays without this. Copies of inputs are put before the roots of the kept graph,
+copies of results behind its ends, and what comes out is instantiated a second time. One copy is the driver's
+own (:mod:`.copy_node`), several are one kernel node, whose table of addresses is set by one call
+(:mod:`.copy_kernel`). Addresses cost something only where they are new. In a loop they are those of the call
+before or of the one before that, so a small graph is instantiated up to four times, and each instance keeps
+the addresses that it has. ``docs/design.md`` has the figures.
 
-One copy is the driver's own (:mod:`.copy_node`). Several are one kernel node, whose table of addresses is set
-by one call (:mod:`.copy_kernel`). With new addresses at every call (tensors of 1 kB; host and device time of
-launch, copies and a small graph, in us; a chain of copies by the driver, ``_foreach_copy_`` before the
-launch, one kernel node):
-
-======  ==============  ==============  ==============
-inputs  chain           dispatched      one node
-======  ==============  ==============  ==============
-1       3.8, 4.7        8.1, 5.4        3.5, 5.1
-2       5.6, 6.1        9.6, 5.6        3.6, 4.8
-4       8.0, 8.6        8.6, 5.5        4.1, 5.0
-10      17.4, 15.0      10.3, 5.4       4.9, 5.3
-50                      20.3, 5.6       10.6, 5.4
-100                     37.3, 7.9       15.6, 5.4
-======  ==============  ==============  ==============
-
-With known addresses a launch took 1.8 us, however many inputs there were.
-
-How it is done. PyTorch keeps the graph that it captured (``CUDAGraph(keep_graph=True)``), and its own
-instantiated graph stays as it is, for whoever replays without this. Copies of inputs are put before the roots
-of the kept graph, copies of results behind its ends, and what comes out is instantiated a second time. Nodes
-of copies form chains: several at once would each be a branch, and a graph with branches takes longer to
+Nodes of copies form chains: several at once would each be a branch, and a graph with branches takes longer to
 launch. All roots wait for all inputs, since an input may lie in the memory of the recording itself (a
 gradient that it has left in ``.grad``); so the order is that of dispatched copies.
 
 Why it is right:
 
-- *A changed address concerns later launches only.* "The modifications only affect future launches of
-  hGraphExec. Already enqueued or running launches of hGraphExec are not affected by this call" (CUDA driver
-  API, ``cuGraphExecMemcpyNodeSetParams`` and ``cuGraphExecKernelNodeSetParams``). Setting, launching,
-  setting and launching again without waiting is therefore in order; the backend's lock keeps other threads
-  from coming between.
+- *A changed address concerns later launches only*, says the driver's manual. Setting, launching, setting and
+  launching again without waiting is therefore in order; the backend's lock keeps other threads from coming
+  between.
 - *Memory is taken and freed on the caller's stream*, which is also where the graph is launched. An input that
   is dropped right after the call is reused by work that is queued behind it, as with any kernel.
 - *An address is only an address.* Memory that was given back to the device and mapped again at the same
@@ -53,14 +25,10 @@ Why it is right:
   would do without this. A thread that has no context yet is not let near it: setting a kernel's parameters
   there ends the process instead.
 
-What does not work:
-
-- Graphs that draw random numbers: PyTorch writes seed and offset in its ``replay``, which is not called here.
-- A launch into a stream that is being captured: the driver refuses it, as PyTorch refuses its own. So calls
-  are run plainly there (:mod:`...arguments.admission`).
-- Instantiating anew in PyTorch (``CUDAGraph.instantiate()`` after the copies were added): it destroys the old
-  instance first, so that a failure leaves an object that crashes when it is reset.
-- Large graphs: a second instance takes about 6 kB of host memory and 3 kB of the device's per node.
+What does not work: graphs that draw random numbers, since PyTorch writes seed and offset in its ``replay``; a
+launch into a stream that is being captured, where calls are run plainly (:mod:`...arguments.admission`);
+``CUDAGraph.instantiate()`` after the copies were added, which destroys the old instance first, so that a
+failure leaves an object that crashes when it is reset.
 """
 
 from __future__ import annotations

@@ -1,15 +1,6 @@
-"""Captures segments as CUDA graphs.
+"""Captures segments as CUDA graphs, on one side stream and in *relaxed* mode.
 
-What a failed capture leaves behind in PyTorch, and what is done about it (seen with torch 2.11, in all
-capture modes):
-
-- the allocator goes on serving the pool and keeps a reference to it: both are undone through
-  :mod:`.torch_private`;
-- the allocator of pinned memory notes the pool as being captured, which cannot be undone: later segments go
-  to another pool;
-- the default generator believes it is being captured, so that every later random number raises "Offset
-  increment outside graph capture": one good capture of anything repairs it, then its state is set back;
-- the side stream stays current, if ``torch.cuda.graph`` was used: it is not used here.
+``docs/design.md`` says what a failed capture leaves behind in PyTorch, and what is done about it.
 
 Out of memory during a capture comes as an ``OutOfMemoryError`` from an operation (while a capture is open the
 allocator gives no cached memory back, so this happens earlier than in eager), or as a ``RuntimeError`` from
@@ -19,18 +10,14 @@ instantiating or first launching the graph. It may also show as an invalidated c
 A recording has no warm-up of its own. The call was observed before, so kernels are loaded, algorithms chosen
 and code compiled; what belongs to a stream is shared by all recordings of a device, because they are captured
 on one side stream and by whoever holds the backend's lock: the handles of the libraries, and the workspace
-that a matrix product uses there, which the first one captured allocates. Its address is in every later graph.
-That is safe, since calls take turns: a replay on another stream waits for the last one
-(:meth:`~.stream.Streams.enter_call`). It is given back with the last recording (:mod:`.workspaces`).
+that a matrix product uses there, whose address is in every later graph. That is safe, since calls take turns:
+a replay on another stream waits for the last one (:meth:`~.stream.Streams.enter_call`).
 
 The device is waited for where something needs it and nowhere else: before the host reads a value
 (:meth:`.CudaBackend.synchronize`), after an operation beside an open capture, and before graphs are
 destroyed. Neither the collector nor the allocator's cache is emptied before a capture, as
 ``torch.cuda.graph`` does: a full collection takes 65 ms in a process that has done no more than import
 PyTorch, and a pool that needs memory takes it from the device while it captures.
-
-The capture mode is *relaxed*: the backward pass runs on threads of autograd, and other threads of the program
-may use the device while this one captures.
 """
 
 from __future__ import annotations

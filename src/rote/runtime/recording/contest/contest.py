@@ -1,72 +1,23 @@
 """Never slower: replays of a recording against plain calls, and the recording dropped if it loses.
 
-A graph is not always faster. Placing inputs and handing results out copies; a recording of a few
-operations, or of many segments around host reads, may cost more than the launches it saves. Which it is
-depends on the machine, so it is measured where it runs, on the calls that come anyway.
+What is compared is the cost of a call with the recording and without it, on calls that come anyway: the
+larger of how long the host was busy and how long the device was, from the work queued before to the end of
+its own. Nothing here waits (:class:`~...backends.protocol.base.Timing`). Where results require grad, the walk
+back through them counts as well (:mod:`.roundtrip`).
 
-**What is compared** is the cost of a call with the recording and without it: a replay as it is usually made
-(by the hot path, where there is one), and a call of the same key that runs plainly. The plain call includes
-what rote takes for it, unless that is next to nothing (see :mod:`...engine.plain_path`). Observed calls say
-nothing about either, since they run under a tracer.
+After ``FIRST_ROUND`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS``
+of each, or ``FEWEST`` where the replays win clearly. Then there is one after ``FACTOR`` times as many
+replays, and so on. A round is lost if the median replay takes longer by more than ``MARGIN`` and by more than
+``LEAST_S``; then the next one follows soon, and a recording that loses ``ROUNDS`` in a row is dropped. Its
+key runs plainly until ``reset()``. Each timed call comes behind another of its kind, unless it is long: the
+first plain call after many replays finds caches and the allocator as the replays left them.
 
-**The cost of a call** is the larger of two times: how long the host was busy, and how long the device was,
-from the work queued before to the end of its own. In a stream of calls the larger one is what each adds.
-The device is asked with a pair of events on the current stream, which are read at a later call, when they
-are done: nothing here waits. See :class:`~...backends.protocol.base.Timing`.
-
-**Where results require grad**, the cost of a call is that of both ways: its own, and that of the walk back
-through its results outside (``loss = g(x).sum(); loss.backward()``), where there is one; see
-:mod:`.roundtrip`. Like is compared with like: calls that were walked with calls that were walked, and calls
-whose results died with such calls. A loss has to be one in either comparison that there are enough calls for.
-Where anybody has ever walked back, calls that were not say nothing alone; where nobody has (a policy called
-without ``torch.no_grad()``), the call is all there is. A result that is held may be walked any time later:
-it is waited for during ``WAIT * WAITS`` replays, and then left out. Such recordings lose oftener than others:
-a few operations with a backward behind them do, on a GPU too. (Whole training steps need none of
-that. They are calls, and a plain step leaves gradients and optimizer state as a replayed one does.)
-
-**When.** A plain call in place of a replay is always right: it is what rote does with any call that it
-cannot answer. But it is a slow one where the recording pays, so there are few, ever more seldom. After
-``FIRST_ROUND`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS`` of
-each; where the replays win clearly, ``FEWEST`` pairs are enough. Then there is one after ``FACTOR`` times as
-many replays, and so on. A round is lost if the median replay takes longer by more than ``MARGIN`` and by more
-than ``LEAST_S``; then the next round follows soon, and only a recording that loses ``ROUNDS`` rounds in a row
-is dropped. Medians, turns, the margin and the second round are for busy machines: a recording that is faster
-loses twice in a row only if the noise is larger than what it gains.
-
-**Versions of one recording** (:mod:`..tiers`) are compared in the same rounds: replays of the new version
-take the place of replays, those of the one before that of plain calls. A version that differs only in how
+Versions of one recording (:mod:`..tiers`) are compared in the same rounds. A version that differs only in how
 some operations are calculated *challenges* the one before: it has to be faster by a hundredth, in one round.
-Sixteen versions that are kept for being no slower could add up to one that is.
+A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be twice
+as much: they are made at once, and the contest begins anew, once.
 
-A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be
-twice as much: they are made at once, and the contest begins anew, once.
-
-**What follows.** The recordings of the key give their memory back, and the key runs plainly, with both
-figures in the reason. Other keys go on. It is never tried again, until ``reset()``: to record costs many
-times what the calls between could gain, and what lost twice in a row would lose again.
-
-**What is not measured**, so never dropped:
-
-- with ``keep=True``; in strict mode, where a plain call is an error; with ``verify``, which makes plain
-  calls of its own; where a wrapper around makes the call, as ``rote.padded`` does in another shape;
-- where the device has not the memory for a plain call beside the recording, and inside somebody's own
-  capture;
-- with collectives: such a call takes as long as the slowest rank, whatever this one does;
-- with gradients under an autocast that goes on around the call: it keeps the casts of weights that a plain
-  call made, and they would be stale in the next one;
-- with gradients under saved-tensor hooks (activation checkpointing), where no call is a replay;
-- walks of results that are walked in parts or more than once, and all of them in a PyTorch that does not say
-  when a backward pass ends.
-
-Each timed call comes behind another of its kind, unless it is long: the first plain call after many replays
-finds caches, branch predictors and the allocator as the replays left them, and takes several times as long
-as the second.
-
-What does not work: to time the call that was observed (twenty times too slow), or to take the best time of
-each (a single early replay, from warm caches, decides); to wait for the device (a pipeline of calls comes
-to a halt, and that is then what is measured); to run the plain call within the locks (its backward may need
-them on another thread); to compare the calls alone where somebody walks back (a replayed call is often the
-faster one, and its walk back the slower).
+``docs/design.md`` says what is not measured, and which ways do not work.
 """
 
 from __future__ import annotations

@@ -17,17 +17,6 @@ says that the results died unwalked, and that the call was all there was.
 No sample is a call whose results were walked twice (``retain_graph``, a gradient of the gradient: it may pay
 only then), one whose backward pass raised, or ran within a capture or a trace, where the device is not to be
 asked, and one whose results live on unwalked.
-
-What does not work:
-
-- hooks on the nodes of the call itself: a plain call has hundreds, and a hook costs as much as a node. (A
-  plain call with many results has as many hooks, a replay one; that errs by a microsecond each, for the
-  replay.)
-- hooks on the nodes that accumulate into leaves: other calls have them in common;
-- the end of the pass alone: the backward of a large network behind a small graphed head is by far the larger
-  part of it, and its noise would decide. Of several calls of one module, each would count those before it;
-- the oldest node of the call as the end: its leaf has no gradient then, and where only a part of the graph is
-  asked for it never runs.
 """
 
 from __future__ import annotations
