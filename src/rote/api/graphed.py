@@ -402,16 +402,10 @@ class Graphed:
         if why is not None:
             return why
         entry = self._keys.find(call)
-        if entry is None and self._keys.opens(call):
-            call = self._bind(args, kwargs)
-            entry = self._keys.find(call)
-        if entry is None and self._keys.varies(call):
-            call = self._bind(args, kwargs)
-            entry = self._keys.find(call)
-        if entry is None and self._keys.tells_apart(call):
-            self._paths.clear()
-            call = self._bind(args, kwargs)
-            entry = self._keys.find(call)
+        for learns in (self._keys.opens, self._keys.varies, self._tells_apart):
+            if entry is None and learns(call):
+                call = self._bind(args, kwargs)
+                entry = self._keys.find(call)
         if entry is not None and self._keys.fixes(call, entry):
             call = self._bind(args, kwargs)
             entry = self._keys.find(call)
@@ -421,6 +415,12 @@ class Graphed:
                 return why
             entry = self._keys.make(call, caller, tell=not self._strict)  # strict mode says so itself
         return entry, call
+
+    def _tells_apart(self, call: Call) -> bool:
+        found = self._keys.tells_apart(call)
+        if found:
+            self._paths.clear()
+        return found
 
     def _run(self, entry: Specialization, call: Call, caller: FrameType) -> Answer:
         if self._verifier is None:

@@ -11,7 +11,6 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from ..base import MisuseError, RoteError
 from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import targets
 from .output import HERE, check_places, terminal, told, write
@@ -50,13 +49,9 @@ def profile(
 
 
 def _measured(target: targets.CommandTarget, calls: int) -> Profile:
-    try:
-        given = target.function, target.args, target.kwargs
+    given = target.function, target.args, target.kwargs
+    with targets.calling(target):
         return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
-    except RoteError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)}") from error
 
 
 def _show(found: Profile, top: int) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from ..api import Graphed, graph
-from ..base import MisuseError, RoteError, read_settings
+from ..base import read_settings
 from ..inspect import NO_JINJA
 from . import targets
 from .output import HERE, check_installed, check_places, progress, told, write
@@ -71,16 +71,11 @@ def _of_rank(path: Path, rank: int) -> Path:
 def _called(target: targets.CommandTarget, calls: int, wait: float) -> Graphed:
     """The graphed callable, once it was called."""
     graphed = graph(target.function)
-    try:
-        with progress() as bar:
-            for _ in bar.track(range(calls), description="calling"):
-                graphed(*target.args, **target.kwargs)
-            for _ in bar.track(range(MOST_WAITED if wait else 0), description="optimizing"):
-                if graphed.wait_until_optimized(wait):
-                    break
-                graphed(*target.args, **target.kwargs)
-    except RoteError:
-        raise
-    except (Exception, SystemExit) as error:
-        raise MisuseError(f"the callable of {target.name} raised {targets.said(error)}") from error
+    with targets.calling(target), progress() as bar:
+        for _ in bar.track(range(calls), description="calling"):
+            graphed(*target.args, **target.kwargs)
+        for _ in bar.track(range(MOST_WAITED if wait else 0), description="optimizing"):
+            if graphed.wait_until_optimized(wait):
+                break
+            graphed(*target.args, **target.kwargs)
     return graphed

@@ -40,7 +40,6 @@ class Traced:
         """Find out what operations use from before them.
 
         Args:
-            nodes: The operations.
             given: What the call is given; it is among the inputs even if no operation uses it.
             results: The tensors of the result, from wherever they are.
         """

@@ -18,7 +18,6 @@ class ModesAtCall:
     PyTorch's compiler puts them into the operations that it traces, and compiled code runs without them.
 
     Attributes:
-        grad: Whether gradients are recorded.
         casts: For each kind of device whether autocast is on, and to which type it casts.
         cache: Whether autocast keeps casts of parameters.
     """

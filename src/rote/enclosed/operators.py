@@ -70,7 +70,6 @@ class Ticket(bytearray):
     """The memory of a ticket. It holds the autograd graph of one forward.
 
     Attributes:
-        results: What the callable returned.
         operands: What it was called with, by number.
     """
 
@@ -258,7 +257,6 @@ class Operators:
     Attributes:
         call: The call, where no gradients are recorded.
         keep: The call, with its autograd graph kept for a ticket.
-        walk: The backward.
         library: Keeps them defined.
     """
 

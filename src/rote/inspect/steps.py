@@ -32,7 +32,6 @@ class NodeReport:
         operator: Its operator; of a kernel that stands for several, all of them.
         module: The path of the module that it belongs to, as far as parameters and lines tell; else empty.
         where: ``file:line`` of the user's line.
-        text: That line.
         tier: ``"plain"`` as captured, ``"exact"`` captured anew, ``"fused"`` by a compiled kernel,
             ``"probed"`` by one or in another way with the same bits as far as was tried, ``"near"`` in
             another way. Empty between segments.
@@ -57,7 +56,6 @@ class StepReport:
 
     Attributes:
         kind: Which of these.
-        nodes: What it runs, in order.
         us: Microseconds; None if nothing was measured.
     """
 
@@ -71,10 +69,6 @@ class CallReport:
     """One way through a recording.
 
     Attributes:
-        name: The callable.
-        key: The arguments.
-        device: Where it runs.
-        steps: What it does, in order.
         us: Microseconds of its steps, or of a call that was not replayed; None if none was made.
     """
 

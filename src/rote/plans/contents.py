@@ -116,7 +116,6 @@ def prune(path: str, *, older: float, all_stale: bool) -> list[str]:
     """Remove what cannot be read, was never finished or is older than so many days; returns the names.
 
     Args:
-        path: The directory.
         older: Days.
         all_stale: Remove what would not be used here, too.
 

@@ -74,7 +74,6 @@ class PlanFolder:
         """A file's content; None if there is no such file.
 
         Args:
-            most: Bytes that it may have.
             own: It has to be the user's alone.
 
         Raises:

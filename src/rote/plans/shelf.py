@@ -34,9 +34,6 @@ class CodeShelf:
     Args:
         folder: Where; the user's alone.
         fail: Told why something is not used.
-
-    Attributes:
-        folder: The same.
     """
 
     def __init__(self, folder: PlanFolder, fail: Callable[[str], None]) -> None:
@@ -53,7 +50,7 @@ class CodeShelf:
 
     def find(self, source: KernelSource) -> Binary | None:
         """A kernel that was compiled earlier."""
-        about = _digest(f"{source!r}\n{_compiler(source.language)}")
+        about = _about(source)
         payload = self._read(about + CODE_ENDING, CODE, MOST_CODE)
         if payload is None:
             return None
@@ -67,8 +64,7 @@ class CodeShelf:
 
     def keep(self, binary: Binary) -> None:
         """Keep a kernel."""
-        source = binary.source
-        about = _digest(f"{source!r}\n{_compiler(source.language)}")
+        about = _about(binary.source)
         told = {
             "about": about,
             "folder": self.folder.number,
@@ -80,13 +76,13 @@ class CodeShelf:
 
     def certifies(self, source: KernelSource, proved: str) -> bool:
         """Whether something was proved of a kernel earlier, here, with the same tools."""
-        about = _digest(f"{proved}\n{source!r}\n{_compiler(source.language)}")
+        about = _about(source, proved)
         payload = self._read(about + CERTIFICATE_ENDING, CERTIFICATE, MOST_CERTIFICATE)
         return payload == self._certificate(about)
 
     def certify(self, source: KernelSource, proved: str) -> None:
         """Something was proved of a kernel."""
-        about = _digest(f"{proved}\n{source!r}\n{_compiler(source.language)}")
+        about = _about(source, proved)
         self._write(about + CERTIFICATE_ENDING, seal(CERTIFICATE, self._certificate(about)))
 
     def _certificate(self, about: str) -> bytes:
@@ -116,7 +112,9 @@ def _told(payload: bytes) -> dict[str, Any]:
     return cast("dict[str, Any]", found) if type(found) is dict else {}
 
 
-def _digest(text: str) -> str:
+def _about(source: KernelSource, *proved: str) -> str:
+    """What a kernel, or what was proved of it, is found by."""
+    text = "\n".join([*proved, repr(source), _compiler(source.language)])
     return hashlib.sha256(text.encode()).hexdigest()[:40]
 
 

@@ -42,7 +42,6 @@ class PlanReport:
     """The part of a report on what earlier processes have found.
 
     Attributes:
-        directory: Where it is kept.
         notes: What was taken from there, what was not, and why.
         reasons: Why calls were not replayed, as earlier processes have found.
     """

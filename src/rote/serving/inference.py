@@ -16,7 +16,6 @@ class Reply:
     """The answer to a request.
 
     Attributes:
-        message: What the client gets.
         waited_s: From the request to the beginning of the inference.
         infer_s: What the policy took, its results on the host.
     """
@@ -34,7 +33,6 @@ def inference(served: Callable[[], Served], observation: Any, came: float, last_
 
     Args:
         served: What is asked; whatever is served when the call begins.
-        observation: What the client sent.
         came: When, by ``time.monotonic()``.
         last_s: What the last request of this client took altogether.
 

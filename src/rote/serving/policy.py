@@ -30,7 +30,6 @@ class Served:
     """A policy, ready to be called.
 
     Attributes:
-        function: Takes an observation.
         metadata: What each client is told first.
         examples: Observations as clients send them.
         reset: Forgets the episode; None if there is nothing to forget.

@@ -37,7 +37,6 @@ def warm_up(
     error here rather than in the first answer.
 
     Args:
-        observations: As clients send them.
         calls: Calls for each observation; None is as many as it takes.
         ended: Whether the server is to end; asked before each call.
 

@@ -76,7 +76,6 @@ class ModulePart:
         trains: Its calls with gradients are met as well.
 
     Attributes:
-        kind: The class of the module.
         stage: What becomes of its next call.
         was_vain: It was given up since its traced calls recorded nothing.
         last: The call of the callable around in which it was called last, as a number.
@@ -129,10 +128,6 @@ class ModulePart:
         """Call the module. Nobody is to be asked about the calls in it.
 
         Args:
-            module: The module.
-            args: Positional arguments.
-            kwargs: Keyword arguments.
-            frame: The frame of the call.
             graph: Makes the graphed callable of a module; None if it is to have none for now.
             rests: It is called plainly this time if it trains.
         """

@@ -56,9 +56,7 @@ class Parts:
     """The parts of one callable.
 
     Args:
-        function: The callable.
         make: Makes the graphed callable of a module, with the ledger of a part.
-        ledger: That of the callable.
     """
 
     def __init__(

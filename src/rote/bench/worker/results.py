@@ -28,8 +28,6 @@ class Equality:
     """What the comparison of some calls found.
 
     Attributes:
-        calls: Number of compared calls.
-        bitwise: Whether all were equal.
         largest: The largest difference; infinite where only one side is NaN, None if no numbers differ.
         what: The first difference, as text.
         unseen: The first value of which only the type could be compared.

@@ -63,7 +63,6 @@ class Trial(DispatchMode):
         notes: What the current run has met.
         trace: The operations of the current run.
         made: Host memory that was allocated in the current run.
-        pinned: Pinned memory.
         building: Tensors are being made for the callable; the first run forgets what was noted then.
         places: The places of the wanted positions in the trace.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.

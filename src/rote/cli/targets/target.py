@@ -12,7 +12,8 @@ import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -22,7 +23,7 @@ import torch
 import typer
 from torch import nn
 
-from ...base import NOWHERE, MisuseError, Site, in_one_line, is_internal, traceback_site
+from ...base import NOWHERE, MisuseError, RoteError, Site, in_one_line, is_internal, traceback_site
 from ...hazards.scan import FROM_NOTEBOOK, NOTEBOOK
 
 SHAPES = "a callable, (callable, args) or (callable, args, kwargs)"
@@ -97,6 +98,17 @@ def said(error: BaseException) -> str:
     if not torch.cuda.is_available() and any(word in text for word in words):
         return f"{text}. It needs a GPU, and PyTorch sees none here."
     return text
+
+
+@contextmanager
+def calling(target: CommandTarget) -> Generator[None]:
+    """Calls of a target's callable: what they raise becomes a MisuseError."""
+    try:
+        yield
+    except RoteError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise MisuseError(f"the callable of {target.name} raised {said(error)}") from error
 
 
 def check_arguments(target: CommandTarget) -> None:

@@ -29,7 +29,6 @@ class Scale(NamedTuple):
     Attributes:
         local: Its name in ``forward``.
         self_name: What ``forward`` calls ``self``.
-        line: The line of the assignment.
         end: The last line of ``forward``.
         registered: The line in ``__init__`` that sets it so far, or else the one that calls ``super``.
         made: Whether ``__init__`` sets it so far.

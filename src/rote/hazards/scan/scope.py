@@ -23,8 +23,6 @@ class Scope(ABC):
     Attributes:
         reach: Whether a capture runs what is being read.
         self_name: What the function calls ``self``.
-        attributes: The attributes of ``self``.
-        env: The names of the function.
         outside: The names of the scopes around it.
         declared: Names that are ``global`` or ``nonlocal``.
         lazy: Attributes that the branch being read makes because they are not there yet.

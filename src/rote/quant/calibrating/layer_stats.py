@@ -23,8 +23,6 @@ class LayerStats:
     """Statistics of one layer's input.
 
     Attributes:
-        calls: Calls seen.
-        count: Rows seen.
         peak: The largest absolute value of every channel, of shape ``(in,)``.
         rows: A uniform sample of the rows, float32, of shape ``(kept, in)``.
         keys: The random number of each, of shape ``(kept,)``.

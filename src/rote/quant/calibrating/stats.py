@@ -37,8 +37,6 @@ class CalibrationStats:
     Attributes:
         config: What it was taken for.
         wanted: Batches asked for.
-        batches: Batches seen.
-        layers: By name.
         sources: With ``fold_smoothing``, for every linear layer how often its input came from each norm or
             linear layer; names behind :data:`~.folding.OTHERS` are other readers of outputs.
         groups: The groups behind whose transforms bounds were taken; empty if none were.

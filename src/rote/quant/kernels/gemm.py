@@ -25,7 +25,6 @@ class Factor(NamedTuple):
     """A weight and the output of its product.
 
     Attributes:
-        codes: Packed codes.
         scale: float32, of shape ``(rows, 1)``.
         zero: int8, of that shape, or None.
         sums: int32, of that shape.

@@ -24,8 +24,6 @@ class RowTarget:
         zero: int32, of shape ``(tokens,)``, or empty.
         total: Sums of codes (int32) or of numbers (float32), of shape ``(tokens,)``.
         mode: How rows are quantized, as in the kernels.
-        low: The smallest code.
-        high: The largest code.
         clip: Factor on a token's range.
         static_scale: One scale, or one for each channel.
         static_zero: A zero point for one scale.

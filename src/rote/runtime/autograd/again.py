@@ -59,7 +59,6 @@ class Repeatable(NamedTuple):
 
         Args:
             gradients: Theirs, None where there is none.
-            sources: Arguments and parameters.
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come first.
         """

@@ -65,13 +65,11 @@ class Backward:
     """The graph of one recorded path, and the recordings of walking it.
 
     Args:
-        walk: Walks the graph.
         arguments: Numbers of the argument leaves that gradients go to; these come first among the targets.
         tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
         owner: The key of the forward, weakly.
-        log: Counts calls.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         order: Which results are computed from which.
         groups: The results that are freed together.

@@ -115,7 +115,6 @@ class GradientUse:
         """What the call did to tensors that the caller has, besides writing them.
 
         Args:
-            results: The tensors of its result.
             site: The user's line, where no better one is known.
         """
         line = next((line for _, line in self._touched.values()), site)

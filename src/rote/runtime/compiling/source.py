@@ -37,9 +37,6 @@ class KernelSource:
     bits) and each integer (64 bits), in this order. How many elements it computes stands in the text.
 
     Attributes:
-        language: What it is written in.
-        name: The function's name.
-        text: The whole file.
         tensors: The element type of each tensor, as Triton names it: ``bf16``, ``fp16``, ``fp32``, ``fp64``,
             ``i1``, ``i8``, ``u8``, ``i16``, ``i32``, ``i64``.
         aligned: Which tensors begin at a multiple of 16 bytes in every call.

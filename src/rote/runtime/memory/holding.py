@@ -63,7 +63,6 @@ class Holding:
     """The memory of one recording.
 
     Attributes:
-        backend: The device.
         exclusive: No other recording writes this memory (values in it outlive the call).
         account: Whose budget it counts against.
         owner: Gives the recording, while it is alive (a weak reference).

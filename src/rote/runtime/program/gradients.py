@@ -50,7 +50,6 @@ class GradientEffect:
 
     Attributes:
         parameter: The parameter, weakly.
-        name: Its name, for messages.
         static: The gradient in the recording's memory; None if the call clears the slot. Of a sharded one it
             is the part that this process has.
         storage: The static memory, kept to count its owners.

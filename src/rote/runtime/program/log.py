@@ -33,7 +33,6 @@ class BackwardLog:
     """What the backward passes of one wrapper did.
 
     Args:
-        tally: Counts reasons.
         strict: Raise for backward passes that would not replay, after their warm-up.
         checks: Makes the passes and checks them; None for no checks.
         graphs: Passes may be recorded.

@@ -71,7 +71,6 @@ class Spot:
         kind: BUFFER or OTHER.
         seen: Where the first member lies.
         base: Address of the storage.
-        nbytes: Size of the storage.
     """
 
     members: tuple[int, ...]

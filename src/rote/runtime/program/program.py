@@ -32,7 +32,6 @@ class ResultLeaf:
         token: The tensor; any other leaf is compared by it.
         index: Argument leaf, earlier leaf of the result, or branch of the arguments, depending on the kind.
         tracked: Backward may be called on it.
-        value: A plain value.
     """
 
     kind: str
@@ -47,8 +46,6 @@ class Ending:
     """What comes out of a call.
 
     Attributes:
-        spec: The structure of the result.
-        leaves: Its leaves.
         again: Containers in it that are the same as an earlier one.
         gradients: The gradient slots that change, by name: the tensor put there, or ``"cleared"``.
     """

@@ -70,7 +70,6 @@ class Template:
     """A result, taken apart so that it can be made again from the recording's memory.
 
     Attributes:
-        spec: Its structure.
         leaves: Its leaves, then tensors outside of it of which its parts are views.
         again: Containers and objects in it that are the same as an earlier one.
     """

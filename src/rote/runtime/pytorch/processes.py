@@ -124,7 +124,6 @@ class Contact(NamedTuple):
     """Code that acts on other processes.
 
     Attributes:
-        site: The user's line.
         wraps: It belongs to a wrapper around modules, as ``DistributedDataParallel``.
         soon: Later calls do not do it.
     """
@@ -333,8 +332,6 @@ class GroupCall(NamedTuple):
     To make it once more takes a fifth of the time that its operator takes, which has its operands converted.
 
     Attributes:
-        args: By position.
-        kwargs: By name.
         repeats: It can be made once more: PyTorch's own code makes the options anew in each call.
     """
 

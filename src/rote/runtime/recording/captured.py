@@ -54,7 +54,6 @@ class CapturedStretch:
     """The segments of a recorded stretch, and the memory that was there when it ended.
 
     Attributes:
-        segments: In order.
         storages: Storages that were made outside or in the call, by origin, not kept alive: whatever reads
             the memory of the recording besides its segments keeps it alive.
     """

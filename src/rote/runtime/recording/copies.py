@@ -31,7 +31,6 @@ class Copies:
 
     Args:
         steps: What the recording replays.
-        device: The recording's device.
         inputs: The recording's memory for each argument, by the name of the variable that holds the argument.
         outputs: The recording's memory of each tensor of the result that gets new memory.
     """

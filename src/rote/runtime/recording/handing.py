@@ -56,7 +56,6 @@ class Making:
     """What leaves of a result are made of.
 
     Attributes:
-        template: The recorded result.
         copies: Copies of what lies in the recording's memory, by position.
         starts: For each argument with a view in the result, where its group starts in the caller's storage.
         given: The containers and objects among the arguments.
@@ -82,7 +81,6 @@ class Writing:
     """What the expressions of leaves are made of.
 
     Attributes:
-        source: The function that is written.
         leaves: The variables of the argument leaves.
         copied: Gives the variable of a copy that a segment makes itself; None if none does.
     """

@@ -39,7 +39,6 @@ class InputGroup:
     """Arguments that lie in one storage.
 
     Attributes:
-        members: Indices of the leaves.
         static: The tensor at a fixed address for each member.
         span: The flat static tensor under all members; None for a single member.
     """
@@ -54,7 +53,6 @@ class StaticInputs:
     """The arguments of a recording.
 
     Attributes:
-        groups: The arguments that are copied.
         written: First members of the groups that the callable writes.
         spots: The arguments that are used in place.
         handed: The call goes on in place. Versions count what was written; what comes counts itself.

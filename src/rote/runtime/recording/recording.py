@@ -67,7 +67,6 @@ class Recording:
         estimate: Bytes that it is expected to need.
         known: What a call reads and writes that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
-        replays: How often it was replayed.
         strays: Its last replay met a value that leads nowhere recorded.
         due: Replays at which the general path has to look at the contest or the tiers.
         compared: Replays at which it has to look at the contest.

@@ -46,7 +46,6 @@ class Island:
     Attributes:
         call: Runs the operation and returns its results in order.
         results: The recorded results; None where a result is an operand (written in place).
-        site: The user's line.
         code: Code of the rule that says why it is an island.
         receives: What other processes have filled when it is done.
         noted: Copies of that, of the last replay; None where nobody wants them.
@@ -109,7 +108,6 @@ class Branch:
 
     Attributes:
         read: Reads again; returns the edge and, for shapes, the fresh results.
-        site: The user's line.
     """
 
     read: Callable[[], tuple[Any, list[Any]]]
@@ -123,7 +121,6 @@ class Node:
     """A stretch of a call, from a branch (or the start) to the next branch or the end.
 
     Attributes:
-        operations: What was observed.
         complete: Whether the end of the stretch was reached.
         seen: Agreeing observations in a row.
         edges: Continuations by observed value.

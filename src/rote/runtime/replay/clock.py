@@ -30,11 +30,7 @@ class TimedStep(NamedTuple):
 
 
 class ReplayClock:
-    """Times the steps of the replays that are made in its context, see :data:`STEP_CLOCK`.
-
-    Attributes:
-        steps: Those that were run.
-    """
+    """Times the steps of the replays that are made in its context, see :data:`STEP_CLOCK`."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

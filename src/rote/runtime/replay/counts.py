@@ -17,8 +17,6 @@ class Counts:
     """What a wrapper counts at every call.
 
     Attributes:
-        calls: Its calls.
-        replayed: Those that were replayed.
         due: The last call was left to the general path, since its recording is to be measured.
     """
 
@@ -33,7 +31,6 @@ class KeyCounts:
     """What is counted of one key, and read by the functions that are generated for it.
 
     Attributes:
-        calls: Its calls.
         lessons: The calls that were more than a replay, or were to be.
         dead: An argument that is a part of the key has died: no call has this key any more.
     """

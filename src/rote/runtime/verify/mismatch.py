@@ -24,7 +24,6 @@ class Mismatch(NamedTuple):
 
     Attributes:
         name: The value, as the user would write it.
-        text: How it differs.
         largest: The largest absolute difference of numbers.
         python: It is Python state, not a result of operations.
         site: The line behind it, if it is known.

@@ -20,8 +20,6 @@ class RandomState:
         tensors: State of each PyTorch generator, by its name in messages.
         generators: The generators of the callable besides the default ones.
         device: The device whose default generator is among ``tensors``.
-        python: State of Python's ``random``.
-        array: State of numpy's global generator.
     """
 
     tensors: dict[str, torch.Tensor]

@@ -238,7 +238,6 @@ class Backend:
 
     Attributes:
         name: ``"host"`` or ``"cuda"``.
-        capabilities: What the device can do.
         device: The device whose operations are captured.
         lock: Held from the first guard of a call until its outputs are handed out.
         tracing: A callable runs under observation on some thread; others run theirs plainly instead of

@@ -14,9 +14,7 @@ class HostValues(NamedTuple):
     """Plain values of Python's, usually in lists, of which a function makes a tensor.
 
     Attributes:
-        values: The values.
         options: The function's other arguments: by position, and by name as text.
-        dtype: Type of the tensor.
         device: Type of its device.
     """
 
@@ -30,10 +28,8 @@ class HostBytes(NamedTuple):
     """Memory of the host, with its content when it became a tensor.
 
     Attributes:
-        shape: Sizes.
         source: Type of the members, as numpy writes it, or as PyTorch does.
         content: The bytes, in order; or the array that replays compute.
-        dtype: Type of the tensor.
         device: Type of its device; None for that of the memory.
     """
 

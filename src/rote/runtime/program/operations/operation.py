@@ -37,11 +37,7 @@ class Operation(NamedTuple):
             tensors of fixed content (``CONST``), or are read again at each replay (``HOST``).
         name: The qualified name of its overload; the name of the function that makes host data a tensor, or
             a tensor host data.
-        operands: The operands by position.
-        named: The operands by name.
         results: In order: a token, a reference to a tensor operand, a value that is no tensor, or None.
-        structure: How it returns them.
-        site: The user's line.
     """
 
     kind: str

@@ -20,9 +20,7 @@ class Look(Alike):
     """Metadata of a tensor without its offset.
 
     Attributes:
-        dtype: Data type.
         stride: Strides in elements.
-        on_host: It is a CPU tensor.
         integer: Its type is one of seeds of random numbers.
         guesses: How results looked whose first operand looked like this, by the name of the operation and the
             position of the result. The next one may look otherwise.

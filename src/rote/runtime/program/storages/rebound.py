@@ -42,7 +42,6 @@ class ReboundTensors:
     """The tensors from outside to which one call has given other memory.
 
     Args:
-        storages: Those of the call.
         remembered: Those that the recording of a followed path holds, before any tensor of the call is there.
         tables: In how many more tables of the recording a storage of the call is now, by its number.
 
