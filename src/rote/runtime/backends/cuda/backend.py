@@ -102,11 +102,7 @@ class CudaBackend(Backend):
         return torch.cuda.is_current_stream_capturing()
 
     def check_process(self) -> None:
-        """CUDA does not survive a fork.
-
-        Raises:
-            EnvironmentError_: The process was forked after recordings had been made.
-        """
+        """CUDA does not survive a fork."""
         if os.getpid() != self._process:
             raise EnvironmentError_(
                 "this process was forked from one that had used CUDA, and its recordings belong to that one. "

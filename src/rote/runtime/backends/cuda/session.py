@@ -130,12 +130,7 @@ class CudaSession:
         self._backend.capturing = True
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Capture one operation.
-
-        Raises:
-            CaptureError: CUDA refused it.
-            MemoryShortageError: There was no memory for it; nothing of the segment has run.
-        """
+        """Capture one operation."""
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
         try:
@@ -163,13 +158,7 @@ class CudaSession:
         reals: Sequence[float] = (),
         integers: Sequence[int] = (),
     ) -> None:
-        """Capture a launch of a compiled kernel.
-
-        Raises:
-            CaptureError: CUDA refused it.
-            MemoryShortageError: There was no memory for it; nothing of the segment has run.
-            InternalError: No segment is open, or the tensors or numbers are not those of the kernel.
-        """
+        """Capture a launch of a compiled kernel."""
         if self._graph is None:
             raise InternalError("a kernel was captured with no segment open")
         if not isinstance(kernel, CudaKernel) or kernel.device != self._backend.device:
@@ -185,12 +174,7 @@ class CudaSession:
         self._operations += 1
 
     def end(self) -> CudaSegment | None:
-        """Close the segment and run it once, so that its results are in memory.
-
-        Raises:
-            CaptureError: CUDA refused the segment.
-            MemoryShortageError: There was no memory to instantiate or to launch it; it has not run.
-        """
+        """Close the segment and run it once, so that its results are in memory."""
         graph = self._graph
         if graph is None:
             raise InternalError("no segment is open")

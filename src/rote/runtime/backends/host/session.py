@@ -90,11 +90,8 @@ class HostSession:
     def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one ATen operation, capture it into the open segment, and return what it returned.
 
-        Raises:
-            CaptureError: CUDA would refuse the operation. The open segment is lost; call ``abort``.
-            MemoryShortageError: There was no memory for a result. The segment is still open, and an operation
-                that writes no operand may be tried again.
-            InternalError: No segment is open.
+        Where there was no memory for a result the segment stays open, and an operation that writes no operand
+        may be tried again.
         """
         if self.state is not _OPEN:
             self.state = after(self.state, SessionStep.RUN)
@@ -146,11 +143,7 @@ class HostSession:
         reals: Sequence[float] = (),
         integers: Sequence[int] = (),
     ) -> None:
-        """Run a compiled kernel, and capture that into the open segment.
-
-        Raises:
-            InternalError: No segment is open, or the tensors or numbers are not those of the kernel.
-        """
+        """Run a compiled kernel, and capture that into the open segment."""
         if self.state is not _OPEN:
             self.state = after(self.state, SessionStep.RUN)
         if not isinstance(kernel, HostKernel):

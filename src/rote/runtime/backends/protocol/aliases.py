@@ -55,11 +55,7 @@ class ResultSizeError(RuntimeError):
 
     @classmethod
     def check(cls, operator: str, recorded: tuple[int, ...], fresh: torch.Tensor) -> None:
-        """A copy to where a result of the recorded shape lies would be refused, or filled up.
-
-        Raises:
-            ResultSizeError: The fresh result has another shape.
-        """
+        """A copy to where a result of the recorded shape lies would be refused, or filled up."""
         if fresh.shape != recorded:
             raise cls(operator, recorded, fresh.shape)
 

@@ -141,6 +141,7 @@ class Session(Protocol):
 
         Raises:
             CaptureError: The device refused the operation. The open segment is lost; call ``abort``.
+            MemoryShortageError: There was no memory for it.
         """
         ...
 
@@ -168,6 +169,7 @@ class Session(Protocol):
 
         Raises:
             CaptureError: The device refused the launch. The open segment is lost; call ``abort``.
+            MemoryShortageError: There was no memory for it.
             InternalError: The tensors or numbers are not those of the kernel; nothing was launched.
         """
         ...
@@ -177,6 +179,7 @@ class Session(Protocol):
 
         Raises:
             CaptureError: The device refused the segment as a whole; everything was restored.
+            MemoryShortageError: There was no memory for it as a whole; it has not run.
         """
         ...
 
