@@ -95,8 +95,6 @@ class Call(NamedTuple):
     """One call, taken apart.
 
     Attributes:
-        spec: Structure of what was given.
-        leaves: The leaves in order.
         kinds: For each leaf one of TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN.
         key: Two calls with equal keys may share recordings.
         given: The arguments as the caller gave them, and what lay in the slots that are carried, by name.

@@ -147,9 +147,7 @@ class _Division:
     """A hook behind the backward of a product.
 
     Attributes:
-        name: Of the node.
         factors: What was multiplied.
-        result: The product.
         dim: The dimension that was multiplied over.
         keeps: The product has that dimension, too.
     """

@@ -23,7 +23,6 @@ class Overload:
     """What is known of an overload.
 
     Attributes:
-        func: The overload.
         facts: What its schema and the table of operators say.
         raw: The call without Python code around it.
         parts: Takes it apart, if it has no kernel of its own.

@@ -85,7 +85,6 @@ class Plan:
     Attributes:
         root: The tree of the call's recording.
         warmup: Agreeing observations before a node is recorded.
-        backend: The device.
         inputs: Static inputs, if the call runs on them.
         stands: The recording's in the places of those among the arguments.
         capture: What the call records into, if anything may be recorded.
@@ -179,7 +178,6 @@ class Observation:
 
     Attributes:
         value: The returned value, in the form in which it is taken apart.
-        returned: The returned value.
         template: How the result is handed out.
         node: The stretch in which the call ended, the last of ``nodes``.
         difference: What no earlier call had done.
@@ -189,7 +187,6 @@ class Observation:
         arrays: Addresses of arrays from outside that became tensors, each with the line.
         devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
-        failed: Why a capture failed.
         use: What the call did with gradients.
         inputs: The static inputs that it ran on, if any.
         stood: What it ran on in the place of the caller's own tensors, by leaf.

@@ -70,7 +70,6 @@ class SeenDicts(NamedTuple):
     """Containers as they were at one moment.
 
     Attributes:
-        versions: The versions of the dicts.
         changing: The words that the epoch speaks for.
         portions: The same, as they are read.
         lengths: The words that it does not speak for.
@@ -144,7 +143,6 @@ class Dicts:
         """Whether the answer in a slot that is no member of a container is known to be as it was.
 
         Args:
-            entry: The slot.
             covered: What :meth:`cover` has returned.
         """
         if _is_registered(entry):

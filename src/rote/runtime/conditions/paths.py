@@ -50,7 +50,6 @@ class SlotPlace(NamedTuple):
         entry: The slot, or the slot in which it was found.
         suffix: What is written behind the name of the slot.
         was: What lay there, as the guard keeps it.
-        now: What lies there.
     """
 
     entry: Entry

@@ -100,7 +100,6 @@ class Slot(NamedTuple):
     Attributes:
         kind: How it is written.
         container: The object, or the dict with its attributes.
-        value: What lies there.
         suffix: What one writes behind the name of the object.
     """
 

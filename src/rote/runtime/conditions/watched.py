@@ -28,10 +28,7 @@ class Watched(NamedTuple):
 
     Attributes:
         entry: The slot it was found in; None for an argument.
-        name: Its name.
         site: The user's line that read it first.
-        address: Where it lay.
-        requires_grad: Whether it required grad.
         looks: How it looked at its memory.
     """
 
@@ -70,7 +67,6 @@ class WatchedTensors:
     """A condition on tensors; the death of one of them ends it.
 
     Attributes:
-        addresses: Where they lie.
         asks_flags: Whether it matters which of them require grad.
         dead: One of them has died.
     """

@@ -292,7 +292,6 @@ def shared_with(recording: Recording, call: Call, tensors: dict[int, torch.Tenso
 
     Args:
         recording: What is about to run on copies.
-        call: The call.
         tensors: Tensors outside, by the handle of their storage.
     """
     state = reachable(tensors, parameters_of(call), recording.guard.watch())
@@ -318,7 +317,6 @@ def bind(
         state: The tensors that the callable can reach, by storage handle.
         guesses: Where the call writes nothing, to use an argument in place is a guess.
         apart: The arguments that it has by another storage.
-        site: The caller's line.
     """
     bound = list[Spot]()
     depends = bool(observed.writes.inputs or observed.writes.externals)

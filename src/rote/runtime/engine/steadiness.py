@@ -299,9 +299,6 @@ def device_reasons(outcome: Observation, device: torch.device, site: Site, *, ca
     """Tensors on devices that one recording cannot hold.
 
     Args:
-        outcome: The call.
-        device: Of the backend.
-        site: The line of the call.
         can_move: The user leaves the choice of the backend to rote.
     """
     accelerators = sorted(str(found) for found in outcome.devices if found.type == "cuda")
@@ -449,8 +446,6 @@ def escape_reasons(
     """Tensors made in the call that somebody keeps although they are no result.
 
     Args:
-        storages: The storages of the call.
-        outcome: What it did.
         gradients: Gradient slots that it replaced.
         tracked: Results whose graph keeps tensors for its backward.
         call: The arguments, where that graph ends.

@@ -66,10 +66,7 @@ class Subject:
     """A callable as its keys see it.
 
     Attributes:
-        function: The callable.
-        name: Its name in messages.
         executed: Code that it was seen to run, shared by all keys.
-        limits: Bounds.
         pick: Chooses the backend from the devices in use.
         log: Counts backward passes.
         ledger: What its traced calls cost.

@@ -77,8 +77,6 @@ class _Lengths:
     Each of them comes once for each prompt. By itself it would be compared when sixty prompts are over.
 
     Attributes:
-        contest: The rounds.
-        entries: The keys.
         lost: Why all of them run plainly.
     """
 

@@ -167,7 +167,6 @@ class SetWords(NamedTuple):
 
     Attributes:
         mask: One less than the number of places in its table, of two words each.
-        table: The address of the table.
     """
 
     mask: int

@@ -146,7 +146,6 @@ class Layout(NamedTuple):
         body: In the object, the address of the implementation.
         storage: In the implementation, the address of the storage.
         autograd: In the implementation, the address of what autograd keeps, if anything.
-        dimensions: Their number.
         sizes: The first size; as many may follow as lie before the first stride.
         strides: The first stride.
         offset: Where the tensor begins in the storage.

@@ -18,7 +18,6 @@ class Function:
     """A function.
 
     Attributes:
-        name: Its name.
         cpp: How it is written in C++; empty if the host has no way.
         triton: How it is written in Triton; empty if a GPU has no way.
         exact: It is defined to the bit.

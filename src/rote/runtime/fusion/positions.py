@@ -81,7 +81,6 @@ class Digit(NamedTuple):
 
     Attributes:
         span: Elements for which it stays the same.
-        size: Its size.
     """
 
     span: int

@@ -35,7 +35,6 @@ class RowOrder:
     """How the rows of a matrix are added up.
 
     Attributes:
-        rows: How many rows there are.
         columns: Elements of each.
         lanes: Lanes of each.
         vectors: Whether the elements that a lane loads at once are neighbours.

@@ -55,7 +55,6 @@ class Fusible:
 
     Attributes:
         index: Its place among the operations.
-        result: What it makes.
         digits: The dimensions of that, as they lie.
         count: How many elements that has.
         order: How it adds up rows, if that is what it does.

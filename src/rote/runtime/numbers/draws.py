@@ -64,9 +64,6 @@ class Draw:
     """A call of a function that draws numbers, or takes an item from an iterator.
 
     Attributes:
-        generator: What it draws from.
-        name: The function.
-        args: What it is given.
         named: What it is given by name.
     """
 
@@ -209,7 +206,6 @@ class DrawnFrom:
     """A generator that a call draws from, and where it was before.
 
     Attributes:
-        generator: The generator.
         before: Its state then.
     """
 
@@ -248,8 +244,6 @@ class HostRandom:
     """The state of the random generators on the host, which shows whether a call used them.
 
     Attributes:
-        python: Of Python's.
-        array: Of numpy's.
         torch: Of PyTorch's, each device's own among them.
     """
 

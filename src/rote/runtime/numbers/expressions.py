@@ -127,7 +127,6 @@ class Fixed:
     """A number that is always the same, or a truth value; 1, 1.0 and True differ, and a NaN equals itself.
 
     Attributes:
-        kind: Its type.
         bits: Those of a float, else the number.
     """
 

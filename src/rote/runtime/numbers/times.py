@@ -41,7 +41,6 @@ class TimeRead:
     """A read of the clock.
 
     Attributes:
-        function: What reads it.
         early: No operation has run before.
     """
 

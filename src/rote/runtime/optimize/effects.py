@@ -59,7 +59,6 @@ class Effects:
     """The effects of a stretch.
 
     Attributes:
-        operations: All of its operations.
         runs: Its captured operations that launch something or make memory, by segment, as indices.
         touched: What they touch.
         made: The operation that makes each storage.

@@ -73,7 +73,6 @@ class Fusing:
         outside: The memory that is there besides what the stretch makes.
 
     Attributes:
-        node: The stretch.
         base: What it is captured from without them.
         probed: Operations may be probed.
     """

@@ -47,7 +47,6 @@ class BuiltArray:
     """An array that replays compute, of which a tensor is made.
 
     Attributes:
-        array: The array.
         dtype: The type that the tensor has.
         device: The type of its device; None where it lies in the memory of the array.
     """

@@ -36,7 +36,6 @@ class WrittenPlace:
     """Where a tensor is written.
 
     Attributes:
-        dim: The dimension.
         ends: The index; or the first one, and the one behind the last.
     """
 

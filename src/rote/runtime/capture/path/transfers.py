@@ -48,7 +48,6 @@ class Steps(NamedTuple):
 
     Attributes:
         before: Notes it before it runs.
-        run: Runs it.
         after: Notes it once it has run.
     """
 

@@ -40,8 +40,6 @@ class UnseenValue(NamedTuple):
     """A read that led to no known stretch.
 
     Attributes:
-        read: The read.
-        value: Its value, as text.
         before: Its last values in earlier calls, as text.
         more: How many other values it had.
         excess: The reason for too many values, where it is a known one.

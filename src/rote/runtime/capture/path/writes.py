@@ -20,7 +20,6 @@ class Writes:
     """The writes of one call.
 
     Attributes:
-        inputs: Arguments that are written.
         externals: Tensors made outside that are written, by their number.
         sites: The lines that write either.
         counted: Storages whose version a write changes.

@@ -47,7 +47,6 @@ class VerdictFacts:
     """A key came to nothing.
 
     Attributes:
-        reason: Why.
         price: What a traced call has cost, in plain calls.
     """
 
@@ -102,14 +101,12 @@ class KeyFacts:
     """All that is known of one key.
 
     Attributes:
-        key: The key as text.
         calls: Calls until it was first recorded; 0 if it never was.
         states: What was recorded, the last one first.
         verdict: Why it came to nothing; None if it did not.
         lines: Lines that read numbers that change from call to call.
         slots: Names of slots that hold such numbers.
         leaves: Argument leaves that are such numbers.
-        reasons: Why calls were not replayed.
     """
 
     key: str

@@ -201,7 +201,6 @@ class Ledger:
         """A call was traced.
 
         Args:
-            seconds: How long it took.
             recorded: It has completed what an earlier call has observed, or is ``ahead``.
             learned: It has found a number to change, or done what an earlier call has done.
             ahead: It was recorded by what calls at other lengths do.

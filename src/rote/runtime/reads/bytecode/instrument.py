@@ -104,7 +104,6 @@ def instrument(code: CodeType, notes: Any, around: Around = NOTES_ALONE) -> Code
     """Make code that calls notes: an object with a method for each note of :data:`.opcodes.NOTED`.
 
     Args:
-        notes: What is called.
         around: What else is called.
 
     Raises:

@@ -200,12 +200,7 @@ Handler = Callable[..., None]
 
 
 class TrackingNotes:
-    """The notes of code whose numbers are followed: one attribute for each note, and what is called around.
-
-    Args:
-        notes: The ordinary notes.
-        names: Those of the notes.
-    """
+    """The notes of code whose numbers are followed: an attribute for each note, and what is called around."""
 
     def __init__(self, notes: Any, names: Iterable[str]) -> None:
         self._trace: Callable[[], Trace | None] = notes.trace

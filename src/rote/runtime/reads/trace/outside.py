@@ -116,7 +116,6 @@ class Outside(dict[int, Any]):
     """The objects that were there before one call, by identity; ``meet`` is told of tensors among them.
 
     Attributes:
-        kinds: The kinds of types.
         slots: What the call has written of it.
         running: What runs.
         followed: The numbers that change.

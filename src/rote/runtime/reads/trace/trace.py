@@ -66,12 +66,9 @@ class Trace:
     Attributes:
         outside: The objects that were there before it, and what it reads of them.
         classes: What it reads of classes.
-        writes: What it writes.
         running: The code that runs, and what is not known of it.
-        callables: What it calls.
         numbers: What of them changes from call to call, if anything does.
         followed: What becomes of these.
-        kinds: The kinds of types.
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
     """
 
