@@ -2,25 +2,7 @@
 
 They are ``ROTE_DUQUANT_<NAME>``, or ``OPENPI_DUQUANT_<NAME>`` as in public forks of openpi.
 :func:`quantize_from_env` reads them when it is called, never at import. Where they say nothing,
-``DuQuantConfig.vla()`` holds.
-
-    WBITS_DEFAULT  weight bits; 0 or 16 leaves weights as they are
-    ABITS          activation bits; 0 or 16 leaves activations as they are
-    BLOCK          channels in an input block
-    BLOCK_OUT      channels in an output block; BLOCK if it is not set; without effect if ROW_ROT is 0
-    LS             checked, without effect: it never had one
-    PERMUTE        1 or 0
-    ACT_PCT        percentile of activations
-    CALIB_STEPS    calibration batches; 0 means 1
-    PACKDIR        directory of checkpoints; one of this configuration and of a model with these numbers is
-                   loaded, else one is written
-    ROW_ROT        ``restore`` or 0
-    SCOPE          prefix of layer names
-    LAYERS         full names of layers, with commas; nothing else is quantized then
-    INCLUDE        regular expression that names must contain
-    EXCLUDE        regular expression that names must not contain
-    WBITS          ``full.name:bits``, with commas
-    DRYRUN         1 only reports
+``DuQuantConfig.vla()`` holds. ``docs/quantization.md`` says what each of them does.
 """
 
 from __future__ import annotations

@@ -3,15 +3,13 @@
 The results of a graphed call hang in the caller's autograd graph by one node (:class:`Recorded`) whose
 parents are the arguments and parameters that gradients go to; results that have nothing in common have one
 each (:mod:`.graph.intermediate`). When autograd comes to the node, the recorded graph is walked, on the
-memory that the forward has just written. The walk has keys of its own (which results have a gradient, which
-targets need one, shapes and strides), and each key is observed, recorded and replayed like any call. Until it
-is recorded, after its recording was dropped, or inside somebody's trace, the walk runs as plain autograd: the
-same operations on the same memory.
+memory that the forward has just written, as ``docs/design.md`` says. The walk has keys of its own (which
+results have a gradient, which targets need one, shapes and strides). Until a key is recorded, after its
+recording was dropped, or inside somebody's trace, the walk runs as plain autograd.
 
-That memory is only right until the forward replays again, so each result *claims* it. The claim ends when
-autograd frees the node's saved tensors (a backward without ``retain_graph``) or when the node dies. Until
-then other calls go to another recording (:meth:`~..engine.choice.Choice.find` skips an occupied one).
-Autograd keeps the books: the claim is a weak reference to a tensor that the node saves.
+Each result *claims* that memory. The claim ends when autograd frees the node's saved tensors (a backward
+without ``retain_graph``) or when the node dies. Until then :meth:`~..engine.choice.Choice.find` skips the
+recording.
 
 A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
 see :mod:`.again`.

@@ -7,14 +7,9 @@ The first of REQUESTS says how to compile (:class:`CompileOrder`), each other on
 record when a kernel is begun, and one with what came out. Standard input is a pipe that nobody writes to: it
 ends when the program ends. PARENT is the number of the program's process.
 
-A kernel is compiled in a fork of this process, so that a compiler that crashes takes one kernel with it, and
-Triton is imported once. This process has no threads, so it may fork. It ends when every kernel in REQUESTS
-has its reply. A fork and the compilers that it runs are a process group of this session.
-
-When the program is gone, which the end of standard input tells, or another parent (a fork of the program may
-hold the other end of the pipe), the groups are ended and the directory removed. Compilers are told where to
-write: all of it lies in that directory, Triton's cache too. If this process is killed, the program does the
-same in its place. Only if both are killed at once something is left.
+``docs/design.md`` says how it lives and ends. It has no threads, so it may fork for each kernel, and Triton
+is imported once. A fork and the compilers that it runs are a process group of this session; when the program
+is gone, the groups are ended and the directory removed. Only if both are killed at once something is left.
 
 What is passed to the C++ compiler:
 

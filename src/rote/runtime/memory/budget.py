@@ -6,17 +6,7 @@ pools of CUDA's allocator with all they have reserved) and the static inputs. It
 has been made. While one is being made the ceiling may be exceeded by what that call needs, which a plain call
 would need as well.
 
-A recording is worth what its replays save: replays times operations. Earlier replays count half after
-``HALF_LIFE`` calls, so an early favourite does not stay for ever. Worth ages when a recording is made, not
-when one is replayed: the hot path pays nothing.
-
-How memory comes back differs. On the host a recording frees its outputs at once and its chunk with the last
-user. CUDA's allocator gives a pool back only as a whole, when no graph uses it; evicting one recording of a
-shared pool frees nothing on the device. So where there is a limit, pools are *slabs*: once a shared pool has
-grown past an eighth of the limit, the next recording opens a new one, and a slab is evicted with all its
-recordings. A recording that needs more than a slab has a pool to itself. Within a slab recordings still share
-their intermediates. A wrapper with a budget of its own shares with no other, or its neighbours' memory would
-stay on its bill.
+``docs/design.md`` says what a recording is worth, and why pools are *slabs* where there is a limit.
 
 What this does not count: what the driver takes for an instantiated graph (about 100 KB for some hundred
 nodes), cuBLAS's workspace, results that were handed out and Python's own memory. A pool that a recording has

@@ -16,11 +16,6 @@ One placement is no guess. If an argument shares memory with state that the call
 one memory wherever something is written, and the observed call depends on that. The recording is then *bound*
 to the address from its first observation on. Where nothing is written and the argument lies elsewhere at the
 next call, the two are told apart (:mod:`.other_names`), and the argument is copied.
-
-Two shortcuts do not work. The results that are handed out are copies; to read the producer's memory instead
-would need proof that nobody wrote the copy. Version counters are no proof: ``.data``, numpy, DLPack and
-kernels launched past PyTorch's dispatcher write without counting. To take a callable's own output in place
-would need one recording for each turn of the loop ``x = g(x)``.
 """
 
 from __future__ import annotations

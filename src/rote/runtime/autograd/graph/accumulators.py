@@ -1,22 +1,16 @@
 """Parameters of a recorded call stand for themselves: the recorded graph ends in leaves of its own.
 
-Autograd adds gradients into a leaf by a node that all living graphs share, and runs that node on the stream
-on which it was made. If that was the default stream, a capture that reaches the node fails (the legacy stream
-cannot wait for a capture), and which graphs are alive is up to the caller: ``loss`` of the step before
-usually is.
-
-So while a recorded call runs, each parameter is another tensor below the Python object that everybody knows:
-an alias on the same memory, with the same version counter, and a leaf with a node of its own. Afterwards the
-parameter is what it was, and the caller's older and later graphs end in one node, by which
-``torch.autograd.grad(loss, parameters)`` goes. The aliases stand for their parameters once more while a
-backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
-(adjoint methods do), and those are leaves of the recorded graph. To make the caller new nodes instead loses
-the gradients of the older graphs there.
+While a recorded call runs, each parameter is another tensor below the Python object that everybody knows: an
+alias on the same memory, with the same version counter, and a leaf with a node of its own. Afterwards the
+parameter is what it was. ``docs/design.md`` says why. The aliases stand for their parameters once more while
+a backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
+(adjoint methods do), and those are leaves of the recorded graph.
 
 Parameters with hooks are left alone, since hooks belong to the tensor that is set aside. Hooks on the node
 (the reducer of ``DistributedDataParallel`` has some) stay where they are: gradients come there from the one
 node of a replay, past the recorded graph. A backward inside of the call would not come to them, so in
 distributed training such a call is recorded on its parameters themselves.
+
 What does not work: ``torch.autograd.grad`` with respect to a parameter, over a graph that another thread made
 just then, which ends in the alias; what ``backward`` over such a graph adds there goes on to the parameter.
 """

@@ -6,9 +6,6 @@ It becomes memory only when the recording is finished and it is known what outli
 that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For arguments
 used in place the alias does not own the memory (:mod:`..protocol.aliases`).
 
-To hold the operation's own tensor objects does not work: autograd takes a gradient over only if nobody else
-holds that object, and no lifetime would end before the recording does.
-
 Not written down are views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
 memory), changes of metadata (places are taken after an operation ran, so they contain them), and operations
 that neither return a tensor nor write. Storages tell all that, not schemas: whether ``reshape`` or ``to``
