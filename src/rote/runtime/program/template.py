@@ -135,9 +135,11 @@ class Template:
         return replace(self, leaves=tuple([_resolved(leaf) for leaf in self.leaves]))
 
     def prepared(self) -> Template:
-        """For a recording: results with a consumed graph get a stand-in for it."""
+        """For a recording: results with a consumed graph get a stand-in, if one operation copies it."""
         leaves = tuple(
-            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
+            replace(leaf, value=spend(leaf.value))
+            if leaf.kind == OWN and leaf.spent and leaf.value.is_contiguous()
+            else leaf
             for leaf in self.leaves
         )
         return replace(self, leaves=leaves)
