@@ -187,8 +187,11 @@ class HostDataMode(TorchFunctionMode):
                 return taken
         if func in _ASKS_PLACE and (taken := self._tracer.taken.among(args)):
             self._tracer.stray(taken)
-        if self._places is not None and func is _Tensor.__setitem__ and may_be_stored(*args):
-            return self._store(*args)
+        if self._places is not None and func is _Tensor.__setitem__:
+            if may_be_stored(*args):
+                return self._store(*args)
+            if self._tracer.taken.is_back(*args) and self._settles(args[1]):
+                return None  # what an operation in place has written there already
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
@@ -255,6 +258,16 @@ class HostDataMode(TorchFunctionMode):
         stored = call(torch.full, (), number, dtype=tensor.dtype, device=tensor.device)
         give(*[each for each in owed if each is not number])
         call(_Tensor.__setitem__, tensor, key, stored)
+
+    def _settles(self, key: Any) -> bool:
+        """Whether what a function is given of numbers that change is an index, which is no condition then."""
+        owed = self._numbers.owed if self._numbers is not None else {}
+        parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
+        ends = [(part.start, part.stop) if type(part) is slice else (part,) for part in parts]
+        known = owed.keys() <= {identity(end) for part in ends for end in part}
+        if known and self._numbers is not None:
+            self._numbers.take_owed()
+        return known
 
     def _put(self, numbers: TrackedNumbers | None, tensor: Any, key: Any, new: Any) -> bool:
         """Write a tensor at a position that changes, if that is understood; a check has no numbers."""
