@@ -166,6 +166,7 @@ class HostDataMode(TorchFunctionMode):
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
+        self.frees = False  # gradients of some tensors were asked for: what lies on the way to them is gone
         self.lent: list[LentTensor] = []
 
     def __torch_function__(
@@ -419,8 +420,8 @@ class HostDataMode(TorchFunctionMode):
         self._note_place(func, args)
         if func in _FREEZES and id(tensor) in self._given:
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
-            if tensor.requires_grad is not flag:  # it stays with the caller, which no replay could do
-                self._block(rules.INPUT_GRADIENT, f"requires_grad of an argument becomes {flag}")
+            if tensor.requires_grad is not flag:  # what stays so with the caller is told at the end
+                self._use.asked = self._use.asked or user_site()
 
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells."""
@@ -626,6 +627,7 @@ class HostDataMode(TorchFunctionMode):
         roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
         self._use.walk_back(roots)
         if func is torch.autograd.grad:
+            self.frees = True
             return
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):

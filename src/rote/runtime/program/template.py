@@ -226,8 +226,8 @@ class _Spent(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(
-            "Trying to backward through the graph a second time: the graphed callable already called "
-            "backward() on this output. Call backward() once, inside the callable."
+            "Trying to backward through the graph a second time: the graphed callable has gone back through "
+            "this result. Call backward() or autograd.grad() once, inside the callable."
         )
 
 
