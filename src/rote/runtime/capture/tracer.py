@@ -358,9 +358,18 @@ class Tracer(DispatchMode):
         flat, places, lies, looked = self._lying(args[0], taken)
         self._dispatch(func, (looked, *args[1:]), kwargs)
         with self._handing_none():
+            if not looked.is_contiguous():  # others may write what lies between its elements meanwhile
+                places, lies = self._elements(places, looked), self._elements(lies, looked)
             self._dispatch(torch.ops.aten.index_copy_.default, (flat, 0, places, lies), {})
         self.taken.write(args[0])
         return args[0]
+
+    def _elements(self, flat: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Some elements, one after the other: those at which a tensor looks in memory of its own."""
+        aten, shape, strides = torch.ops.aten, list(like.shape), list(like.stride())
+        seen = self._dispatch(aten.as_strided.default, (flat, shape, strides), {})
+        dense = self._dispatch(aten.clone.default, (seen,), {"memory_format": torch.contiguous_format})
+        return self._dispatch(aten.view.default, (dense, [-1]), {})
 
     def stray(self, taken: list[TakenView]) -> None:
         """A view is used in a way that is not understood: nothing of this call is kept."""

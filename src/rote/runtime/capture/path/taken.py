@@ -5,8 +5,8 @@ recording can hold, and no operation of it. An operation that takes it, or a vie
 there at that moment instead: elements gathered by an index, with the sizes and strides of the view, so that
 kernels do as they would. Nobody sees that this is other memory, and what was written before is there.
 
-An operation that writes it in place writes these elements, and they are put back where they came from.
-Elements between those of the view go there and back as they are.
+An operation that writes it in place writes these elements, and those of the view are put back where they came
+from: what lies between them is left alone.
 
 Not where a backward may need it, where what is written to it lies in the same memory, and where it leaves the
 call or is met as anything but an operand: then nothing of the call is kept, and the next calls know the
