@@ -63,6 +63,19 @@ USES = {
     "written before": lambda x, row, state: (state.table.mul_(1.5), row * x)[1],
     "written between": lambda x, row, state: row * x + (state.table.add_(0.25), row)[1],
     "alone": lambda x, row, state: row.abs(),
+    "written": lambda x, row, state: row.mul_(0.5) + x,
+    "filled": lambda x, row, state: (row.fill_(2.0), x + state.table.sum())[1],
+    "first filled": lambda x, row, state: (row[:1].fill_(2.0), x + state.table.sum())[1],
+    "set": lambda x, row, state: (row.__setitem__(0, x[0]), x + state.table.sum())[1],
+    "copied into": lambda x, row, state: (row.copy_(x), x + row)[1],
+    "copied into in double": lambda x, row, state: (row.copy_(x.double()), x + row)[1],
+    "an element copied into": lambda x, row, state: (row[1].copy_(x.sum()), x + row)[1],
+    "several times": lambda x, row, state: (row.add_(x).mul_(0.5).clamp_(-1, 1), row[1:].neg_(), x * 2)[2],
+    "by what it was": lambda x, row, state: (row.add_(row * 0.5), x + row)[1],
+    "drawn into": lambda x, row, state: (row.normal_(generator=None), x + row)[1],
+    "by a number": lambda x, row, state: (row.mul_(state.n).add_(x, alpha=state.n), x + row)[1],
+    "written and read beside": lambda x, row, state: (row.add_(x), state.table.t() @ state.table @ x)[1],
+    "gated": lambda x, row, state: (row.masked_fill_(x > 0, 0.5), x + state.table.sum())[1],
 }
 OTHER_READS = {
     "from the end": lambda table, n: table[-n],
@@ -83,6 +96,40 @@ OTHER_READS = {
     "narrow to n": lambda table, n: table.narrow(0, 0, n + 1).sum(0),
     "expanded": lambda table, n: table[:1].expand(SIZE, 3)[n],
     "unfolded": lambda table, n: table.unfold(0, 2, 1)[n].sum(-1),
+}
+
+
+def stored(table, key, new):
+    table[key] = new
+
+
+def added(table, key, new):
+    table[key] += new
+
+
+STORED = {
+    "a row": lambda table, n, x: added(table, n, x),
+    "a row behind": lambda table, n, x: added(table, n + 1, x),
+    "a column": lambda table, n, x: added(table.t()[:, : n + 1], (slice(None), n), x),
+    "a part": lambda table, n, x: added(table, slice(n, n + 2), x),
+    "of all columns": lambda table, n, x: added(table, (n, slice(None)), x),
+    "of others": lambda table, n, x: added(table, (..., n % 3), x.sum()),
+    "twice": lambda table, n, x: (added(table, n, x), added(table, n, x)),
+    "by hand": lambda table, n, x: stored(table, n, table[n].add_(x)),
+    "copied": lambda table, n, x: (added(table, n, x), table[n + 1].copy_(x)),
+}
+OTHER_STORED = {
+    "unwritten": lambda table, n, x: stored(table, n, table[n]),
+    "beside": lambda table, n, x: stored(table, n + 1, table[n].add_(x)),
+    "a view": lambda table, n, x: stored(table, n, table[n].add_(x)[:]),
+    "another view": lambda table, n, x: stored(table, n, table[n].add_(x)[:1]),
+    "another dimension": lambda table, n, x: stored(
+        table[:3], (slice(None), n % 3), table[:3][n % 3].add_(x)
+    ),
+    "what is computed": lambda table, n, x: stored(table, n, table[n] + x),
+    "two": lambda table, n, x: added(table, (n, n % 3), 1),
+    "from the end": lambda table, n, x: added(table, -n, x),
+    "with steps": lambda table, n, x: added(table, slice(n, n + 4, 2), x),
 }
 OTHER_VIEWS = {
     "data": lambda row: row.data,
@@ -112,11 +159,17 @@ OTHER_USES = {
     "a view of it": lambda x, row, state: row[None],
     "both": lambda x, row, state: (row, x * row),
     "in a list": lambda x, row, state: [x, [row]],
-    "written": lambda x, row, state: row.mul_(0.5) + x,
-    "filled": lambda x, row, state: (row.fill_(2.0), x + state.table.sum())[1],
-    "first filled": lambda x, row, state: (row[:1].fill_(2.0), x + state.table.sum())[1],
-    "set": lambda x, row, state: (row.__setitem__(0, x[0]), x + state.table.sum())[1],
     "out": lambda x, row, state: torch.add(x, 1, out=row) * 1,
+    "written and given": lambda x, row, state: row.add_(x),
+    "by itself": lambda x, row, state: (row.add_(row), x * 2)[1],
+    "by another row": lambda x, row, state: (row.copy_(state.table[0]), x * 2)[1],
+    "by what lies beside": lambda x, row, state: (row[1:].copy_(row[:-1]), x * 2)[1],
+    "by those behind": lambda x, row, state: (row[:2].copy_(row[1:]), x * 2)[1],
+    "too long": lambda x, row, state: (row.copy_(x.repeat(2)), x * 2)[1],
+    "by lists": lambda x, row, state: (torch._foreach_add_([row, x], 1), x * 2)[1],
+    "transposed in place": lambda x, row, state: (row.unsqueeze_(0), x * row)[1],
+    "detached in place": lambda x, row, state: (row.detach_().add_(x), x * row)[1],
+    "tracked in": lambda x, row, state: tracked_in(x, row),
     "left": lambda x, row, state: (setattr(state, "left", row), x * 2)[1],
     "left in a list": lambda x, row, state: (setattr(state, "left", [row]), x * 2)[1],
     "appended": lambda x, row, state: (state.seen.append(row), x * 2)[1],
@@ -151,6 +204,12 @@ def tracked(x, row, table=None):
     return torch.autograd.grad(loss, weight)[0]
 
 
+def tracked_in(x, row):
+    with torch.enable_grad():
+        weight = torch.ones_like(x, requires_grad=True)
+        return torch.autograd.grad((row * 1).add_(weight * row).sum() + (weight * x).sum(), weight)[0]
+
+
 def seen_of(value):
     """A result with how it lies, and whether writing to it is seen elsewhere."""
     found = value if isinstance(value, (list, tuple)) else [value]
@@ -173,6 +232,7 @@ def play(program, positions, device, *, grad=False):
         for call, its in ((run, state), (plain, other)):
             its.n = position
             x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+            torch.manual_seed(number)
             try:
                 with torch.set_grad_enabled(grad):
                     found = call(x)
@@ -213,6 +273,59 @@ def test_what_is_made_of_it(device, view, read):
 @pytest.mark.parametrize("read", ["a row", "a column"])
 def test_what_takes_it(device, use, read):
     assert play(program(READS[read], VIEWS["as it is"], USES[use]), ONE_BY_ONE, device) >= 14
+
+
+@COMPUTES
+@pytest.mark.parametrize("store", STORED.values(), ids=STORED)
+def test_what_is_stored_back(device, store):
+    def run(x, state):
+        store(state.table, state.n, x)
+        return x * 2
+
+    assert play(run, ONE_BY_ONE, device) >= 14
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("store", OTHER_STORED.values(), ids=OTHER_STORED)
+def test_what_is_stored_elsewhere(device, store):
+    def run(x, state):
+        store(state.table, state.n, x)
+        return x * 2
+
+    play(run, ONE_BY_ONE, device)
+
+
+class Rollout:
+    """A storage of what a policy has done, as libraries of reinforcement learning keep it."""
+
+    def __init__(self, device):
+        self.obs, self.rewards = torch.zeros(9, 2, 3, device=device), torch.zeros(8, 2, device=device)
+        self.dones, self.returns = (
+            torch.zeros(8, 2, dtype=torch.bool, device=device),
+            torch.zeros(9, device=device),
+        )
+        self.step = 0
+
+    def insert(self, obs, reward):
+        self.obs[self.step + 1].copy_(obs)
+        self.rewards[self.step].copy_(reward)
+        self.dones[self.step].copy_(reward > 1)
+        self.returns[self.step + 1] += reward.mean()
+        self.step = (self.step + 1) % 8
+        return obs.sum()
+
+
+@COMPUTES
+def test_a_storage_of_what_was_done(device):
+    ours, theirs = Rollout(device), Rollout(device)
+    insert = rote.graph(ours.insert, keep=True)
+    for number in range(60):
+        given = torch.randn(2, 4, generator=torch.Generator().manual_seed(number)).to(device)
+        found, expected = (call(given[:, :3], given[:, 3]) for call in (insert, theirs.insert))
+        assert bits(found) == bits(expected)
+        for mine, other in zip(vars(ours).values(), vars(theirs).values(), strict=True):
+            assert mine == other if isinstance(mine, int) else torch.equal(mine, other)
+    assert insert.report().replayed >= 50
 
 
 @pytest.mark.sampled(2)

@@ -241,6 +241,43 @@ def test_the_loss_has_no_second_backward(device):
             loss.backward()
 
 
+SPENT = {
+    "whole": lambda y: y,
+    "a row": lambda y: y[1],
+    "a column": lambda y: y[:, 1],
+    "every second": lambda y: y[::2],
+    "transposed": lambda y: y.t(),
+    "expanded": lambda y: y.sum(0).expand(3, 2),
+    "two columns": lambda y: (y[:, 0], y[:, 1]),
+    "beside another": lambda y: (y[:, 1], y.detach().sum()),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("view", SPENT.values(), ids=SPENT)
+def test_a_result_of_any_layout_has_no_second_backward(device, view):
+    """It requires grad as eager's does, in each replay."""
+    model = Trainer(device, OPTIMIZERS["sgd"]).model
+
+    def step(x):
+        model.zero_grad()
+        found = view(model(x))
+        results = (found,) if isinstance(found, torch.Tensor) else found
+        sum(each.sum() for each in results if each.requires_grad).backward()
+        return found
+
+    g = rote.graph(step)
+    for x, _ in batches(device, WARM + 6):
+        found, expected = g(x), step(x)
+        assert_same(found, expected)
+        first, eager = (each if isinstance(each, torch.Tensor) else each[0] for each in (found, expected))
+        assert first.stride() == eager.stride()
+        assert first.requires_grad
+        with pytest.raises(RuntimeError, match="second time"):
+            first.sum().backward()
+    assert g.report().replayed
+
+
 class Reading(Trainer):
     """A step in which the host reads the loss.
 

@@ -70,6 +70,7 @@ class GradientUse:
         engine: The line that ran a backward inside the call.
         hook: The line that registered a hook, or read the graph, of a tensor.
         state: The line that read the gradient or the place in the graph of an argument.
+        asked: The line that set whether an argument requires grad.
         saved: What the graph saved, if the call ran on static inputs.
         numbers: What it saved of numbers that change from call to call.
         slots: Tensors made outside whose gradient Python asked for or set, and how it was before.
@@ -85,6 +86,7 @@ class GradientUse:
         self.engine: Site | None = None
         self.hook: Site | None = None
         self.state: Site | None = None
+        self.asked: Site | None = None
         self.saved: list[torch.Tensor] = []
         self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
@@ -269,6 +271,9 @@ def gradient_blockers(
     if (results or views) and use.hook is not None:
         text = "the call registers a hook on a tensor, or looks at its graph"
         found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
+    if (results or views) and use.asked is not None:
+        text = "a result requires grad, and the call sets whether an argument does"
+        found.append(reason(rules.INPUT_GRADIENT, text, use.asked))
     if is_met_below([*results, *views], views):
         text = "a result is computed from a view that is a result, too"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy (clone()) of the view."))

@@ -166,6 +166,7 @@ class HostDataMode(TorchFunctionMode):
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
+        self.frees = False  # gradients of some tensors were asked for: what lies on the way to them is gone
         self.lent: list[LentTensor] = []
 
     def __torch_function__(
@@ -187,8 +188,11 @@ class HostDataMode(TorchFunctionMode):
                 return taken
         if func in _ASKS_PLACE and (taken := self._tracer.taken.among(args)):
             self._tracer.stray(taken)
-        if self._places is not None and func is _Tensor.__setitem__ and may_be_stored(*args):
-            return self._store(*args)
+        if self._places is not None and func is _Tensor.__setitem__:
+            if may_be_stored(*args):
+                return self._store(*args)
+            if self._tracer.taken.is_back(*args) and self._settles(args[1]):
+                return None  # what an operation in place has written there already
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
         if func in _NOTED:
@@ -255,6 +259,16 @@ class HostDataMode(TorchFunctionMode):
         stored = call(torch.full, (), number, dtype=tensor.dtype, device=tensor.device)
         give(*[each for each in owed if each is not number])
         call(_Tensor.__setitem__, tensor, key, stored)
+
+    def _settles(self, key: Any) -> bool:
+        """Whether what a function is given of numbers that change is an index, which is no condition then."""
+        owed = self._numbers.owed if self._numbers is not None else {}
+        parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
+        ends = [(part.start, part.stop) if type(part) is slice else (part,) for part in parts]
+        known = owed.keys() <= {identity(end) for part in ends for end in part}
+        if known and self._numbers is not None:
+            self._numbers.take_owed()
+        return known
 
     def _put(self, numbers: TrackedNumbers | None, tensor: Any, key: Any, new: Any) -> bool:
         """Write a tensor at a position that changes, if that is understood; a check has no numbers."""
@@ -406,8 +420,8 @@ class HostDataMode(TorchFunctionMode):
         self._note_place(func, args)
         if func in _FREEZES and id(tensor) in self._given:
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
-            if tensor.requires_grad is not flag:  # it stays with the caller, which no replay could do
-                self._block(rules.INPUT_GRADIENT, f"requires_grad of an argument becomes {flag}")
+            if tensor.requires_grad is not flag:  # what stays so with the caller is told at the end
+                self._use.asked = self._use.asked or user_site()
 
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells."""
@@ -613,6 +627,7 @@ class HostDataMode(TorchFunctionMode):
         roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
         self._use.walk_back(roots)
         if func is torch.autograd.grad:
+            self.frees = True
             return
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):

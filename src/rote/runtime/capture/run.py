@@ -33,7 +33,7 @@ from ..arguments import (
     tracing,
 )
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
-from ..autograd.graph import GradientWalk, newest_age
+from ..autograd.graph import GradientWalk, is_freed, newest_age
 from ..backends.protocol import Aliases, Backend, Session
 from ..numbers import Path, TrackedNumbers
 from ..program import (
@@ -105,6 +105,7 @@ class Plan:
             earlier ones have computed of them.
         at_length: The tree is that of calls at other lengths, which this one does again at its own.
         threads: A backward runs on the threads that autograd chooses, and not on that of the call.
+        hooks_saving: Whether the call has set saved-tensor hooks, which looking at what is saved would run.
     """
 
     root: Node
@@ -128,6 +129,7 @@ class Plan:
     numbers: TrackedNumbers | None = None
     at_length: bool = False
     threads: bool = False
+    hooks_saving: Callable[[], bool] = lambda: False
 
     @property
     def session(self) -> Session | None:
@@ -303,12 +305,25 @@ class TracedCall:
         return self._last is not None and self._last.cursor.storages.number_of(storage) is not None
 
     def copy_back(self) -> None:
-        """The callable raised: copy what it wrote into static inputs to the caller's tensors."""
+        """The callable raised: what it did to static inputs is done to the caller's tensors."""
         inputs = self._inputs
-        if inputs is not None:
-            written = self._last.writes.inputs if self._last is not None else set[int]()
-            replayed = inputs.written if self._plan.follow else set[int]()
-            inputs.writing(written | replayed).copy_back(self._call.leaves)
+        if inputs is None:
+            return
+        written = self._last.writes.inputs if self._last is not None else set[int]()
+        replayed = inputs.written if self._plan.follow else set[int]()
+        inputs.writing(written | replayed).copy_back(self._call.leaves)
+        self._put_flags(home=True)
+
+    def _put_flags(self, *, home: bool) -> None:
+        """What the call runs on requires grad as it did; with ``home`` the caller's own keep what it set."""
+        for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
+            asked = self._given.get(id(leaf))
+            if asked is None or leaf.requires_grad is asked or not leaf.is_leaf:
+                continue
+            if home and own is not leaf and own.is_leaf:
+                own.requires_grad_(leaf.requires_grad)
+            if not home or own is not leaf:
+                leaf.requires_grad_(asked)
 
     # ------------------------------------------------------------------ attempts
 
@@ -460,6 +475,8 @@ class TracedCall:
     ) -> Observation:
         cursor, tensors = tracer.cursor, _tensors(value)
         spent = consumed(host.roots, tensors)
+        if host.frees and not self._plan.hooks_saving():
+            spent |= {id(each) for each in tensors if is_freed(each)}
         host.roots.clear()
         numbers = self._plan.numbers
         template, blockers = make_template(
@@ -502,6 +519,7 @@ class TracedCall:
             value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
         blockers += found or use.changes(tracer.cursor.storages, tensors, value, self._site)
+        self._put_flags(home=True)
         watch = self._plan.watch() if self._plan.watch is not None else None
         blockers += tracer.sharded.reasons(
             watch.before() if watch is not None else (),
@@ -561,6 +579,7 @@ class TracedCall:
         tape.abort(tracer.cursor)
         numbers = self._plan.numbers
         self._slots.put_back()
+        self._put_flags(home=False)
         if numbers is not None:
             numbers.begin_again()
         if tracer.cursor.strayed:

@@ -72,6 +72,7 @@ from ..pytorch import (
     DispatchMode,
     GroupCall,
     count_versions,
+    has_memory,
     is_faking,
     is_kept_out,
     is_lazy_zero,
@@ -94,6 +95,7 @@ from .path import (
     Follower,
     HandedNumbers,
     HostReads,
+    LyingElements,
     Mode,
     NumbersOfNodes,
     ResizedStorages,
@@ -251,6 +253,8 @@ class Tracer(DispatchMode):
                 resolve_lazily()
                 args = self._gathered(args)
                 kwargs = {name: self._gathered(each) for name, each in kwargs.items()}
+            elif only_reads(func) and (view := self._written(facts, args, kwargs)) is not None:
+                return self._write(view, func, args, kwargs)
             else:
                 self.stray(taken)
         if known.repeats and cursor.node.complete and not self._lazy_zeros and not is_kept_out():
@@ -335,8 +339,40 @@ class Tracer(DispatchMode):
             return False
         return not self.taken.among(written_operands(facts, args, kwargs))
 
+    def _written(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TakenView | None:
+        """The view that an operation writes in place, if nothing else that it takes lies in that memory."""
+        tensors, written = tensors_of(args, kwargs), written_operands(facts, args, kwargs)
+        if torch.is_grad_enabled() and any([each.requires_grad for each in tensors]):
+            return None
+        taken = self.taken.find(args[0]) if len(written) == 1 and written[0] is args[0] else None
+        if taken is None or facts.relocates or self.unwritten.reasons("", [taken.base], user_site()):
+            return None
+        own = taken.base.untyped_storage()._cdata
+        beside = [each for each in tensors[1:] if has_memory(each) and each.untyped_storage()._cdata == own]
+        return taken if not beside else None
+
+    def _write(self, taken: TakenView, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operation in place on a view: what lies there is gathered, written, and put back."""
+        if self._handed is not None:
+            self._handed.operations -= 1  # it is counted where it runs
+        flat, places, lies, looked = self._lying(args[0], taken)
+        self._dispatch(func, (looked, *args[1:]), kwargs)
+        with self._handing_none():
+            if not looked.is_contiguous():  # others may write what lies between its elements meanwhile
+                places, lies = self._elements(places, looked), self._elements(lies, looked)
+            self._dispatch(torch.ops.aten.index_copy_.default, (flat, 0, places, lies), {})
+        self.taken.write(args[0])
+        return args[0]
+
+    def _elements(self, flat: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+        """Some elements, one after the other: those at which a tensor looks in memory of its own."""
+        aten, shape, strides = torch.ops.aten, list(like.shape), list(like.stride())
+        seen = self._dispatch(aten.as_strided.default, (flat, shape, strides), {})
+        dense = self._dispatch(aten.clone.default, (seen,), {"memory_format": torch.contiguous_format})
+        return self._dispatch(aten.view.default, (dense, [-1]), {})
+
     def stray(self, taken: list[TakenView]) -> None:
-        """A view is not only read: nothing of this call is kept."""
+        """A view is used in a way that is not understood: nothing of this call is kept."""
         self.taken.stray(taken)
         text = "what lies at a position that changes is not only read, so the position is a condition"
         self.cursor.block(reason(rules.VALUE_CHANGED, text, user_site()))
@@ -346,18 +382,21 @@ class Tracer(DispatchMode):
         if type(operand) in (list, tuple):
             return type(operand)([self._gathered(each) for each in operand])
         taken = self.taken.find(operand) if isinstance(operand, torch.Tensor) else None
-        if taken is None:
-            return operand
+        return operand if taken is None else self._lying(operand, taken).looked
+
+    @contextmanager
+    def _handing_none(self) -> Generator[None]:
+        """Operations in it are given none of the numbers that a function was given."""
         before, self._handed = self._handed, None
         try:
-            return self._gather(operand, taken)
+            yield
         finally:
             self._handed = before
 
-    def _gather(self, view: torch.Tensor, taken: TakenView) -> torch.Tensor:
+    def _lying(self, view: torch.Tensor, taken: TakenView) -> LyingElements:
+        """What lies in a view now."""
         numbers = self._numbers if self._numbers is not None and self._numbers.follows else None
         begin, span, aten = taken.begin(numbers), span_of(view), torch.ops.aten
-        values = [begin, span]
         end = replace(taken, rest=taken.rest + span).begin(numbers)
         form: dict[str, Any] = {"dtype": torch.int64, "device": view.device}
 
@@ -365,12 +404,15 @@ class Tracer(DispatchMode):
             first = BuiltNumbers(begin).now()
             return torch.arange(first, first + span, **form)
 
-        data = HostValues(operand_of(values, self.cursor.storages.token), (), torch.int64, view.device.type)
+        token, shape, strides = self.cursor.storages.token, list(view.shape), list(view.stride())
+        data = HostValues(operand_of([begin, span], token), (), torch.int64, view.device.type)
         made = None if numbers is None else (aten.arange.start, (begin, end), form)
-        index = self.host.computed_tensor(self.host.aside(build), TAKEN, data, build, made)
-        flat = self._dispatch(aten.as_strided.default, (taken.base, [span_of(taken.base)], [1]), {})
-        found = self._dispatch(aten.index_select.default, (flat, 0, index), {})
-        return self._dispatch(aten.as_strided.default, (found, list(view.shape), list(view.stride())), {})
+        with self._handing_none():
+            index = self.host.computed_tensor(self.host.aside(build), TAKEN, data, build, made)
+            flat = self._dispatch(aten.as_strided.default, (taken.base, [span_of(taken.base)], [1]), {})
+            lies = self._dispatch(aten.index_select.default, (flat, 0, index), {})
+            looked = self._dispatch(aten.as_strided.default, (lies, shape, strides), {})
+        return LyingElements(flat, index, lies, looked)
 
     # ------------------------------------------------------------------ numbers
 

@@ -516,6 +516,7 @@ class Specialization:
             binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=recording.known if held and recording is not None else None,
             threads=self._order.as_plainly and plan.backend.device.type != "cpu",
+            hooks_saving=lambda: self.executed.hooks,
         )
         traced = TracedCall(self.function, call, plan, site)
         try:

@@ -134,9 +134,11 @@ class Template:
         return replace(self, leaves=tuple([_resolved(leaf) for leaf in self.leaves]))
 
     def prepared(self) -> Template:
-        """For a recording: results with a consumed graph get a stand-in for it."""
+        """For a recording: results with a consumed graph get a stand-in, if one operation copies it."""
         leaves = tuple(
-            replace(leaf, value=spend(leaf.value)) if leaf.kind == OWN and leaf.spent else leaf
+            replace(leaf, value=spend(leaf.value))
+            if leaf.kind == OWN and leaf.spent and leaf.value.is_contiguous()
+            else leaf
             for leaf in self.leaves
         )
         return replace(self, leaves=leaves)
@@ -223,8 +225,8 @@ class _Spent(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:
         raise RuntimeError(
-            "Trying to backward through the graph a second time: the graphed callable already called "
-            "backward() on this output. Call backward() once, inside the callable."
+            "Trying to backward through the graph a second time: the graphed callable has gone back through "
+            "this result. Call backward() or autograd.grad() once, inside the callable."
         )
 
 

@@ -8,6 +8,7 @@ from .graph import (
     adds_up,
     contexts_of,
     ending_at,
+    is_freed,
     kept_storages,
     leaves_below,
     newest_age,

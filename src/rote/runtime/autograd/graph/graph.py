@@ -12,7 +12,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from functools import partial
 from operator import call
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch.autograd.function import BackwardCFunction
@@ -28,6 +28,8 @@ from .seeds import HostSeeds
 
 Node = Any
 """A ``grad_fn``."""
+_FREED = "backward through the graph a second time"
+"""What PyTorch says to whoever asks a node for a saved tensor that it has no more."""
 
 
 def newest_age() -> int:
@@ -53,6 +55,38 @@ def nodes_below(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozens
 def leaves_below(results: Iterable[torch.Tensor]) -> list[Node]:
     """The nodes that accumulate into leaves; the leaf is ``node.variable``."""
     return [node for node in nodes_below(results) if hasattr(node, "variable")]
+
+
+def is_freed(result: torch.Tensor) -> bool:
+    """Whether each way from a result to a leaf passes a node that a backward has freed, and there is one.
+
+    It reads saved tensors, as :func:`kept_storages` does.
+    """
+    queue: list[Node] = [history_of(result)]
+    seen, freed = {cast("Node", None)}, False
+    while queue:
+        node = queue.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if hasattr(node, "variable"):
+            return False
+        if _is_freed(node):
+            freed = True
+        else:
+            queue.extend([parent for parent, _ in node.next_functions])
+    return freed
+
+
+def _is_freed(node: Node) -> bool:
+    names = [name for name in dir(type(node)) if name.startswith("_saved_")]
+    for name in [*names, "saved_tensors"] if isinstance(node, BackwardCFunction) else names:
+        try:
+            getattr(node, name)
+        except RuntimeError as error:
+            if _FREED in str(error):
+                return True
+    return False
 
 
 def adds_up(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> bool:

@@ -9,7 +9,7 @@ from .host_reads import HostReads
 from .positions import PUT, WrittenPlace, is_mask_of, may_be_stored, number_in, position_of
 from .resized import GIVES_MEMORY, ResizedStorages
 from .sharded import ShardedTensors
-from .taken import READS_PLACE, TAKEN, TakenView, TakenViews, only_reads, read_at
+from .taken import READS_PLACE, TAKEN, LyingElements, TakenView, TakenViews, only_reads, read_at
 from .tape import RestartError, SegmentTape, kept_call
 from .transfers import Steps, Transfers
 from .unseen import UnseenValue

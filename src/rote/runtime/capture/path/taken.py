@@ -5,9 +5,12 @@ recording can hold, and no operation of it. An operation that takes it, or a vie
 there at that moment instead: elements gathered by an index, with the sizes and strides of the view, so that
 kernels do as they would. Nobody sees that this is other memory, and what was written before is there.
 
-Not where it is written through, where a backward may need it, and where it leaves the call or is met as
-anything but an operand: then nothing of the call is kept, and the next calls know the position by its value.
-A view that C makes of it unseen looks as it does, and would be met so.
+An operation that writes it in place writes these elements, and those of the view are put back where they came
+from: what lies between them is left alone.
+
+Not where a backward may need it, where what is written to it lies in the same memory, and where it leaves the
+call or is met as anything but an operand: then nothing of the call is kept, and the next calls know the
+position by its value. A view that C makes of it unseen looks as it does, and would be met so.
 
 What does not work: to give the call a copy. It sees nothing of what is written to the tensor later, and when
 it turns out to be written to itself, or to be a result, it is too late to make a view of it.
@@ -18,7 +21,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -61,6 +64,22 @@ class TakenView:
         return numbers.linear(self.position, self.step, self.rest)
 
 
+class LyingElements(NamedTuple):
+    """What lies in such a view at a moment.
+
+    Attributes:
+        flat: Its base, element by element.
+        places: The elements of the base from the first one of the view to its last one.
+        lies: A copy of those.
+        looked: The copy, looked at as the view looks.
+    """
+
+    flat: torch.Tensor
+    places: torch.Tensor
+    lies: torch.Tensor
+    looked: torch.Tensor
+
+
 class TakenViews:
     """Those of one call.
 
@@ -71,6 +90,7 @@ class TakenViews:
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], TakenView]] = {}
+        self._written: set[int] = set()
         self.places: set[Any] = set()
         self.strayed: dict[Lines, None] = {}
 
@@ -78,6 +98,25 @@ class TakenViews:
         """The call has got a view."""
         self._known[id(view)] = weakref.ref(view), taken
         self.places.add(_place_of(view))
+
+    def write(self, view: torch.Tensor) -> None:
+        """An operation in place has written what lies in a view."""
+        self._written.add(id(view))
+
+    def is_back(self, tensor: torch.Tensor, key: Any, new: Any) -> bool:
+        """Whether a view is stored where it was taken and written, as ``x[n] += y`` does: nothing changes."""
+        taken = self.find(new) if id(new) in self._written else None
+        if taken is None or taken.base is not tensor or taken.rest:
+            return False
+        position = position_in(tensor, key)
+        if position is None or position.ends[0] is not taken.position:
+            return False
+        if taken.step != tensor.stride(position.dim):
+            return False
+        shape, strides = list(tensor.shape), list(tensor.stride())
+        shape[position.dim : position.dim + 1] = [position.count] if len(position.ends) > 1 else []
+        strides[position.dim : position.dim + 1] = [taken.step] if len(position.ends) > 1 else []
+        return (list(new.shape), list(new.stride())) == (shape, strides)
 
     def find(self, tensor: torch.Tensor) -> TakenView | None:
         """What a tensor is, if it is such a view."""
@@ -113,6 +152,7 @@ class TakenViews:
     def end(self) -> dict[Lines, None]:
         """The call is over: what has made those that are not understood."""
         self._known.clear()  # with the tensors at which they look
+        self._written.clear()
         self.places.clear()
         return self.strayed
 
