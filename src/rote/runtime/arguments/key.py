@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from .bound import Laid, StandingLeaves, Target
 from .leaves import (
     Spec,
     arrays_in,
+    beside_leaves,
     branch_names,
     containers,
     filled,
@@ -33,7 +34,7 @@ from .leaves import (
     unflatten,
 )
 from .opened import Opening, Openings, address_of, is_default
-from .places import StatePlace
+from .places import StatePlace, table_of
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -157,6 +158,17 @@ class Call(NamedTuple):
         if not self.inputs:
             return ()
         return tuple([leaf.data_ptr() if type(leaf) is torch.nn.Parameter else 0 for leaf in self.leaves])
+
+    def met_by_value(self) -> Iterator[tuple[str, Any]]:
+        """Objects that the callable gets at besides the leaves and branches, with names.
+
+        The key says which these are, and nothing of what they hold.
+        """
+        for spec, prefix in _parts(self.spec):
+            yield from beside_leaves(spec, prefix)
+        for name, leaf in zip(self.names(), self.leaves, strict=True):
+            if type(leaf) is frozenset:
+                yield from [(f"{name} (a member)", each) for each in leaf]
 
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
@@ -374,7 +386,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
         return PLAIN, (kind, leaf)
-    if is_instance(leaf, numpy.generic):
+    if issubclass(kind, numpy.generic) and not table_of(leaf):
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
         return PLAIN, (complex, bits_of(leaf))
@@ -724,7 +736,7 @@ def _show(token: Any) -> str:
         return repr(complex_of(token[1]))
     if kind is slice:
         return repr(slice(*token[1:4]))
-    if issubclass(kind, (numpy.number, numpy.bool_)):
+    if issubclass(kind, (numpy.number, numpy.bool_)) and isinstance(token[1], bytes):
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
     if kind in _SCALARS or isinstance(token[1], _VALUES):
         return repr(token[1])
