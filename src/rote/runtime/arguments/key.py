@@ -164,11 +164,11 @@ class Call(NamedTuple):
 
         The key says which these are, and nothing of what they hold.
         """
-        for spec, prefix in _parts(self.spec):
-            yield from beside_leaves(spec, prefix)
-        for name, leaf in zip(self.names(), self.leaves, strict=True):
-            if type(leaf) is frozenset:
-                yield from [(f"{name} (a member)", each) for each in leaf]
+        beside = [each for spec, prefix in _parts(self.spec) for each in beside_leaves(spec, prefix)]
+        sets = [(name, leaf) for name, leaf in zip(self.names(), self.leaves, strict=True)
+                if type(leaf) is frozenset]  # fmt: skip
+        for name, value in (*beside, *sets):
+            yield from [(name, each) for each in _parts_by_identity(value)]
 
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
@@ -404,6 +404,15 @@ def describe(leaf: Any) -> tuple[str, Any]:
 def is_known_by_identity(leaf: Any) -> bool:
     """Whether the key has a plain leaf itself, whose contents may change, and no copy of it."""
     return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
+
+
+def _parts_by_identity(value: Any) -> Iterator[Any]:
+    """The objects in a value of which a key has no copy."""
+    if type(value) in (tuple, frozenset):
+        for each in value:
+            yield from _parts_by_identity(each)
+    elif is_known_by_identity(value) or describe(value)[0] is not PLAIN:
+        yield value
 
 
 def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
