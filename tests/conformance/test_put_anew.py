@@ -882,3 +882,75 @@ def test_an_object_whose_death_is_noticed(how, device):
     found, graphed = run(rote.graph)
     assert_same(found, run(lambda call: call)[0])
     assert graphed.report().replayed
+
+
+class Choice:
+    """An object of which there are a few; what lies around it is made anew for each call."""
+
+    def __init__(self, scale):
+        self.scale = scale
+
+
+AROUND = {
+    "list": (lambda one: [one], lambda held: held[0]),
+    "lists": (lambda one: [[one]], lambda held: held[0][0]),
+    "tuple": (lambda one: (one,), lambda held: held[0]),
+    "dict": (lambda one: {"a": one}, lambda held: held["a"]),
+    "object": (lambda one: types.SimpleNamespace(inner=one), lambda held: held.inner),
+    "dataclass": (lambda one: Config(inner=one), lambda held: held.inner),
+    "function": (lambda one: lambda: one, lambda held: held()),
+    "partial": (lambda one: functools.partial(list, [one]), lambda held: held()[0]),
+}
+
+
+@pytest.mark.parametrize("kind", [Choice, Config, lambda scale: Choice([scale])])
+@pytest.mark.parametrize("around", AROUND)
+def test_objects_in_turn_in_what_is_put_anew(around: Any, kind: Any, device: Any) -> None:
+    put, get = AROUND[around]
+    choices = [kind(2.0), kind(5.0)]
+
+    class State:
+        held = put(choices[0])
+
+    def read():
+        scale = get(State.held).scale
+        return scale[0] if isinstance(scale, list) else scale
+
+    g = rote.graph(lambda x: x * read())
+    for n in range(40):
+        State.held = put(choices[n // 5 % 2])
+        x = torch.full((3,), float(n), device=device)
+        assert_same(g(x), x * read())
+    assert g.report().replayed >= 10
+
+
+SETS = {"numbers": (1, 2, 3), "large numbers": (1000, 2000, 3000), "text": ("a", "b", "ccc"),
+        "classes": (int, str, float), "nothing": (None,)}  # fmt: skip
+
+
+@pytest.mark.parametrize("lies", ["attribute", "item", "global"])
+@pytest.mark.parametrize("members", SETS.values(), ids=SETS)
+def test_an_equal_set_that_changes_where_it_lies(members: Any, lies: Any, device: Any) -> None:
+    *few, last = members
+    state = types.SimpleNamespace(held=set(few)) if lies == "attribute" else {"held": set(few)}
+    space = globals() if lies == "global" else state
+    if lies == "global":
+        space["held"] = set(few)
+
+    def look():
+        return space.held if lies == "attribute" else space["held"]
+
+    def lay(new):
+        setattr(space, "held", new) if lies == "attribute" else space.update(held=new)
+
+    g = rote.graph(lambda x: x * (len(look()) + (last in look())))
+    for n in range(30):
+        if n % 10 == 4:
+            lay(set(look()))
+        if n % 10 == 7:
+            look().add(last)
+        if n % 10 == 9:
+            look().discard(last)
+        x = torch.full((3,), float(n), device=device)
+        assert_same(g(x), x * (len(look()) + (last in look())))
+    assert g.report().replayed >= 10

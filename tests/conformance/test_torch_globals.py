@@ -122,3 +122,39 @@ def test_the_fast_path_of_encoders(device):
     finally:
         torch.backends.mha.set_fastpath_enabled(True)
     assert g.report().replayed >= 5
+
+
+METHODS = {
+    "mul": (lambda x: x.mul(2) * 3, lambda function: lambda self, *given: function(self, *given) + 1),
+    "add": (lambda x: x + 1, lambda function: lambda self, *given: function(self, *given) * 2),
+    "view": (lambda x: x.view(3, 1), lambda function: lambda self, *given: function(self, *given) + 1),
+    "sum": (lambda x: x.sum() * 2, lambda function: lambda self, *given: function(self, *given) - 1),
+    "__getitem__": (lambda x: x[1:] + x[0], lambda function: lambda self, key: function(self, key) * 2),
+    "__mul__": (lambda x: x * 2, lambda function: lambda self, other: function(self, other) + 1),
+}
+"""What calls use, and what a user puts around the method."""
+
+
+@pytest.mark.parametrize("name", METHODS)
+@pytest.mark.parametrize("first", [0, 6])
+def test_a_method_of_tensors_that_the_user_wraps(name, first, device):
+    call, around = METHODS[name]
+    g, method = rote.graph(call), getattr(torch.Tensor, name)
+    wrapped, own = around(method), vars(torch.Tensor).get(name)
+    try:
+        for n in range(18):
+            if n == first:
+                setattr(torch.Tensor, name, wrapped)
+            if n == 12 and own is None:
+                delattr(torch.Tensor, name)
+            elif n == 12:
+                setattr(torch.Tensor, name, own)
+            x = torch.arange(3.0, device=device)
+            found, wanted = g(x), call(x)
+            assert torch.equal(found, wanted)
+    finally:
+        if own is not None:
+            setattr(torch.Tensor, name, own)
+        elif name in vars(torch.Tensor):
+            delattr(torch.Tensor, name)
+    assert g.report().replayed

@@ -51,6 +51,7 @@ from .source import Source
 from .switches import SWITCHES
 
 _KINDS = ("cpu", "cuda")
+_TEXT = frozenset({str})
 _INDEXED = ("tuple", "list", "deque", "namedtuple", "structseq")
 
 
@@ -157,13 +158,20 @@ class Admission:
             (self.generators if cls is torch.Generator else self._objects).append(name)
         elif kind == "namedtuple":  # its class may have got ways of its own to count and to iterate
             source.refuse(f"{source.constant(tuple.__len__)}({name}) != {len(children)}")
+            if cls.__dictoffset__:
+                source.refuse(f"{source.constant(table_of)}({name})")
             members = f"{source.constant(tuple.__iter__)}({name})"
         elif kind in _INDEXED:
             source.refuse(f"len({name}) != {len(children)}")
             members = name
         else:
-            keys = f"tuple({name})" if type(names) is tuple else f"{source.constant(keys_of)}({name})"
+            of_text = type(names) is tuple  # and an equal key of a class derived from text is another one
+            keys = f"tuple({name})" if of_text else f"{source.constant(keys_of)}({name})"
             source.refuse(f"{keys} != {source.constant(names)}")
+            if of_text and not given:
+                source.refuse(
+                    f"not {source.constant(_TEXT.issuperset)}(map({source.constant(type)}, {name}))"
+                )
             members = f"{name}.values()"
         variables = [self._variable(child) for child in children]
         if variables:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import types
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from operator import is_
 from typing import Any, NamedTuple
 
@@ -20,6 +20,7 @@ from .bound import Laid, StandingLeaves, Target
 from .leaves import (
     Spec,
     arrays_in,
+    beside_leaves,
     branch_names,
     containers,
     filled,
@@ -33,7 +34,7 @@ from .leaves import (
     unflatten,
 )
 from .opened import Opening, Openings, address_of, is_default
-from .places import StatePlace
+from .places import StatePlace, table_of
 from .values import value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
@@ -155,6 +156,17 @@ class Call(NamedTuple):
         if not self.inputs:
             return ()
         return tuple([leaf.data_ptr() if type(leaf) is torch.nn.Parameter else 0 for leaf in self.leaves])
+
+    def met_by_value(self) -> Iterator[tuple[str, Any]]:
+        """Objects that the callable gets at besides the leaves and branches, with names.
+
+        The key says which these are, and nothing of what they hold.
+        """
+        beside = [each for spec, prefix in _parts(self.spec) for each in beside_leaves(spec, prefix)]
+        sets = [(name, leaf) for name, leaf in zip(self.names(), self.leaves, strict=True)
+                if type(leaf) is frozenset]  # fmt: skip
+        for name, value in (*beside, *sets):
+            yield from [(name, each) for each in _parts_by_identity(value)]
 
     def foreign_name(self) -> str:
         """Name of the first leaf that cannot be placed, where there is one."""
@@ -372,7 +384,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
         return PLAIN, (kind, leaf)
-    if is_instance(leaf, numpy.generic):
+    if issubclass(kind, numpy.generic) and not table_of(leaf):
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
         return PLAIN, (complex, bits_of(leaf))
@@ -390,6 +402,15 @@ def describe(leaf: Any) -> tuple[str, Any]:
 def is_known_by_identity(leaf: Any) -> bool:
     """Whether the key has a plain leaf itself, whose contents may change, and no copy of it."""
     return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
+
+
+def _parts_by_identity(value: Any) -> Iterator[Any]:
+    """The objects in a value of which a key has no copy."""
+    if type(value) in (tuple, frozenset):
+        for each in value:
+            yield from _parts_by_identity(each)
+    elif is_known_by_identity(value) or describe(value)[0] is not PLAIN:
+        yield value
 
 
 def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
@@ -722,7 +743,7 @@ def _show(token: Any) -> str:
         return repr(complex_of(token[1]))
     if kind is slice:
         return repr(slice(*token[1:4]))
-    if issubclass(kind, (numpy.number, numpy.bool_)):
+    if issubclass(kind, (numpy.number, numpy.bool_)) and isinstance(token[1], bytes):
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
     if kind in _SCALARS or isinstance(token[1], _VALUES):
         return repr(token[1])

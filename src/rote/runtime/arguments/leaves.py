@@ -43,6 +43,10 @@ VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
 """Types of the views of a dict, in which nothing can be stored."""
 
 
+_WITH_TEXT = frozenset({str, int, float, bool, bytes, complex, type(None)})
+"""Types of keys that are written out in names."""
+
+
 class MixedKeys(tuple[Any, ...]):
     """Keys of a dict that are not all text: 1, 1.0 and True are equal, and three different keys."""
 
@@ -51,8 +55,8 @@ class MixedKeys(tuple[Any, ...]):
     def __eq__(self, other: object) -> bool:
         return (
             type(other) is MixedKeys
-            and tuple.__eq__(self, other)
             and [*map(exact, self)] == [*map(exact, other)]
+            and tuple.__eq__(self, other)
         )
 
     def __ne__(self, other: object) -> bool:
@@ -499,6 +503,18 @@ def branch_names(spec: Spec, prefix: str) -> list[str]:
     return [prefix, *[name for child, label in parts for name in branch_names(child, label)]]
 
 
+def beside_leaves(spec: Spec, prefix: str) -> Iterator[tuple[str, Any]]:
+    """What a structure itself holds, with names: keys that are not all text, what a ``defaultdict`` calls."""
+    if spec is None:
+        return
+    if spec.kind == "defaultdict":
+        yield f"{prefix}.default_factory", spec.cls
+    if type(spec.names) is MixedKeys:
+        yield from [(f"{prefix} (its key {_shown(key)})", key) for key in spec.names]
+    for child, label in zip(spec.children, _labels(spec, prefix), strict=True):
+        yield from beside_leaves(child, label)
+
+
 def paths(spec: Spec, prefix: str) -> list[str]:
     """Name every leaf, as a user would write it: ``kwargs['mask'][0].logits``."""
     if spec is None:
@@ -515,7 +531,13 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
     if kind in ("list", "tuple", "deque", "structseq", "view"):
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):
-        return [f"{prefix}[{name!r}]" for name in names]
+        return [f"{prefix}[{_shown(name)}]" for name in names]
     if kind == "bound":
         return [prefix, *[target.name for target in names]]
     return [name_of(name, prefix) for name in names]
+
+
+def _shown(key: Any) -> str:
+    """The text of a key; of an object its class, as no code of the user's runs for a name."""
+    parts = key if type(key) is tuple else (key,)
+    return repr(key) if _WITH_TEXT.issuperset(map(type, parts)) else f"<{type(key).__name__}>"

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from types import BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NamedTuple, cast
 
 import numpy
@@ -129,6 +129,19 @@ _PLAIN = frozenset({
 })  # fmt: skip
 
 
+def _method_behind(func: Any) -> Any:
+    """The method in C that was called, where the user has put a function in its place in ``torch.Tensor``.
+
+    PyTorch names a method to a mode by what the class has under its name. Without a mode, a method in C that
+    such a function calls is that method, and not the function once more.
+    """
+    if type(func) is FunctionType and str(func.__globals__.get("__name__")).partition(".")[0] == "torch":
+        return func
+    names = [name for name, value in vars(_Tensor).items() if value is func]
+    found = [getattr(_Tensor.__base__, name, None) for name in names]
+    return next((each for each in found if type(each) in _IN_C), func)
+
+
 class LentTensor(NamedTuple):
     """A tensor over whose memory the call has made an array, and how often it was written until then."""
 
@@ -172,6 +185,8 @@ class HostDataMode(TorchFunctionMode):
     def __torch_function__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
+        if type(func) not in _IN_C:
+            func = _method_behind(func)
         if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:

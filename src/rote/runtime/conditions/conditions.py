@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from operator import contains, getitem
 from typing import Any
 
@@ -46,6 +47,7 @@ _GONE = (KeyError, IndexError, ValueError, AttributeError)
 """Raised where a slot is no more."""
 _EXACT = frozenset({str, int, bool, type(None)})
 """Types whose values are the same if they are equal and of one type."""
+_TEXT = frozenset({str})
 _COMPARED = frozenset({str, bytes, int, bool, type(None), type})
 """In a set of one of these types, equal members are the same member; not so of floats: 0.0 equals -0.0."""
 
@@ -118,7 +120,10 @@ class Said(Condition):
 
     @override
     def holds(self) -> bool:
-        return list(_SAID[self._kind](self._containers, self._keys)) == self._said
+        said = list(_SAID[self._kind](self._containers, self._keys))
+        if said != self._said:
+            return False
+        return self._kind != ORDER or all([_TEXT.issuperset(map(type, keys)) for keys in said])
 
     @override
     def is_read(self, place: int, held: Held) -> bool:
@@ -216,17 +221,17 @@ class Plain(Condition):
 
     @override
     def is_kept(self, place: int, held: Held) -> bool:
-        now = read(self.entries[place])
-        return type(now) is frozenset or self._is_read(place, now, held)
+        return type(read(self.entries[place])) is frozenset or self._is_taken(place, held)
 
     @override
     def is_read(self, place: int, held: Held) -> bool:
-        entry = self.entries[place]
-        return entry.kind == BULK and self._is_read(place, entry.container, held)
+        return self.entries[place].kind == BULK and self._is_taken(place, held)
 
-    def _is_read(self, place: int, container: Any, held: Held) -> bool:
-        was = self._were[place]
-        return was is not None and was[0] is set and held.take_set(container, was[2])
+    def _is_taken(self, place: int, held: Held) -> bool:
+        entry, was = self.entries[place], self._were[place]
+        if was is None or was[0] is not set:
+            return False
+        return held.take_set(partial(_plain_in, entry), lambda now: _exactly(now) == was)
 
 
 class Kinds(Condition):

@@ -117,7 +117,8 @@ class Pairs:
 
     Args:
         known: What was read.
-        inside: Identities of objects that are read, and paired with themselves, even where they still lie.
+        inside: Identities of the only objects that may be replaced, if there are any. They are read, and
+            paired with themselves, even where they still lie.
 
     Attributes:
         found: By the identity of each object that was there: it, and the one in its place.
@@ -203,7 +204,9 @@ class Pairs:
         kind = type(was)
         if kind is not type(now) or id(now) in self._taken:
             return None
-        if id(was) not in self._inside and not can_pair(kind):
+        if self._inside and id(was) not in self._inside:
+            return None  # what was read of it is not known here
+        if not self._inside and not can_pair(kind):
             return None
         if runs_code_at_death(was):
             return None  # a guard that is kept would keep it alive

@@ -117,6 +117,7 @@ class Subject:
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
+        roots += [(name, each) for name, each in call.met_by_value() if not isinstance(each, torch.Tensor)]
         return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside, numbers, resizing)
 
     def walking(self, walk: GradientWalk) -> Subject:

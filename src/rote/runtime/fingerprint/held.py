@@ -17,7 +17,8 @@ registered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from types import CellType
 from typing import Any, NamedTuple, Protocol
@@ -32,7 +33,7 @@ from .layout import (
     place_of_slot,
     place_of_table,
 )
-from .words import Stage, expecting, places, word, words_at
+from .words import NEVER, Stage, expecting, places, word, words_at
 
 _EMPTY_WITHOUT = ("__defaults__", "__kwdefaults__")
 """Attributes of functions whose word is zero while there are none."""
@@ -63,17 +64,20 @@ class _ListHead(NamedTuple):
 
 
 class _ReadSet(NamedTuple):
-    """A set under guard, and the identities of its members in their order."""
+    """A set under guard: what gives it, as another one may come to lie in its place, and what compares it."""
 
-    container: set[Any]
-    members: list[int]
+    now: Callable[[], Any]
+    is_same: Callable[[Any], bool]
 
 
 class Held:
     """Slots that are read word by word."""
 
     def __init__(self) -> None:
-        self._sets = dict[int, _ReadSet]()
+        self._sets: list[_ReadSet] = []
+        self._last: list[
+            Any
+        ] = []  # the sets whose words were read last, which are in memory that is still there
         self._cell = find_cell()
         self._attributes: dict[tuple[type, str], int | None] = {**find_attributes()}
         self._items, self._length = find_items(), find_lengths().get(list)
@@ -120,14 +124,23 @@ class Held:
         self._wanted.append(wanted)
         return True
 
-    def take_set(self, container: Any, members: Iterable[Any]) -> bool:
-        """Take on the members of a small set, which somebody keeps alive; False if they cannot be read."""
+    def take_set(self, now: Callable[[], Any], is_same: Callable[[Any], bool]) -> bool:
+        """Take on the members of a small set that may be replaced by an equal one.
+
+        Args:
+            now: Gives the set.
+            is_same: Whether a set has the members that it has to have, which somebody keeps alive.
+
+        Returns:
+            Whether its words can be read.
+        """
+        container = now()
         if find_sets() is None or type(container) is not set or len(container) > _MOST_MEMBERS:
             return False
-        found = _ReadSet(container, list(map(id, members)))
-        if list(map(id, found.container)) != found.members:
+        if not is_same(container):
             return False
-        self._sets[id(found.container)] = found
+        self._sets.append(_ReadSet(now, is_same))
+        self._last.append(container)
         return True
 
     def take_length(self, container: Any, length: int) -> bool:
@@ -158,13 +171,18 @@ class Held:
             words += [head.length, starts[key]]
         inside = [places(starts[key], [index])[0] for key, index in self._members]
         members = [each() for each in self._wanted_members]
-        for key, found in self._sets.items():
-            head, table = _read_set(key)
+        for number, found in enumerate(self._sets):
+            with suppress(KeyError, IndexError, AttributeError, ValueError):  # the slot is gone
+                self._last[number] = found.now()
+            container = self._last[number]
+            if type(container) is not set:
+                return NEVER, NEVER
+            head, table = _read_set(id(container))
             at += head
             inside += table
             words += words_at(head)
             members += words_at(table)
-            if list(map(id, found.container)) != found.members:  # asked after they were read: it has changed
+            if not found.is_same(container):  # asked after they were read: it has changed
                 words[-1] = 0  # which no table lies at
         return expecting(at, words), expecting(inside, members)
 

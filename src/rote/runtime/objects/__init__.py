@@ -20,6 +20,7 @@ from .iterators import Position, is_standard, position
 from .marks import (
     ARRAY_BYTES,
     PROXIES,
+    VALUES_BY_TEXT,
     Content,
     DefinedOperators,
     Members,

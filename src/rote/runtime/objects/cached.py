@@ -10,6 +10,7 @@ import torch
 
 from ...base import bits_of
 
+_PLAIN = (int, float, str, bytes, complex, bool, type(None))
 _MARK = object()
 """Stands for the object that separates keywords from other arguments in a key."""
 
@@ -39,7 +40,7 @@ def _is_simple(value: Any) -> bool:
 
 
 def _is_equal(value: Any) -> bool:
-    return _is_plain(value) or isinstance(value, (torch.dtype, torch.device))
+    return _is_plain(value) or type(value) in (torch.dtype, torch.device)
 
 
 def _is_same(key: Any, asked: Any) -> bool:
@@ -47,7 +48,8 @@ def _is_same(key: Any, asked: Any) -> bool:
         return type(key) is object
     if isinstance(key, tuple) and isinstance(asked, tuple):  # a named tuple is equal to one without names
         return tuple.__len__(key) == len(asked) and all(map(_is_same, tuple.__iter__(key), asked))
-    return key is asked or (_is_equal(key) and _is_equal(asked) and key == asked)
+    may_be = _is_equal(asked) and isinstance(key, (*_PLAIN, torch.dtype, torch.device))
+    return key is asked or (may_be and key == asked)
 
 
 def _pairs_in(function: Any) -> list[tuple[Any, Any]]:
@@ -112,10 +114,10 @@ def remembered(function: Any, asked: Any = None) -> Remembered:
 
 
 def _form(value: Any) -> Any:
-    if isinstance(value, (float, complex)):
+    if type(value) in (float, complex):
         return type(value), bits_of(value)
     return (type(value), value) if _is_plain(value) else id(value)
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, (int, float, str, bytes, complex, bool, type(None)))
+    return type(value) in _PLAIN

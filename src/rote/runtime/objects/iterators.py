@@ -222,7 +222,7 @@ class _Look:
 
     def _value(self, value: Any, depth: int) -> None:
         """Add facts of a value: a plain value itself, the members of a container, else the identity."""
-        if isinstance(value, _PLAIN):
+        if type(value) in _PLAIN:
             self.facts.append((type(value), bits_of(value) if isinstance(value, (float, complex)) else value))
             return
         known = isinstance(value, _STANDING) or id(value) in self._seen

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
+import fractions
 import math
+import pathlib
 import random
+import uuid
 import weakref
 from array import array
 from collections import OrderedDict
@@ -17,6 +21,7 @@ import torch
 
 from ...base import bits_of, is_instance
 from ..pytorch import has_memory, unseen_functions
+from .classes import UNSET, own
 from .iterators import position
 from .standard import memory_of
 from .training import is_empty_stage_table
@@ -206,15 +211,42 @@ def _numbers(array: Any) -> bytes:
     return array[tuple([slice(None, None, step) for step in steps])].tobytes()
 
 
+VALUES_BY_TEXT = frozenset({
+    decimal.Decimal, fractions.Fraction, datetime.date, datetime.timedelta, uuid.UUID, torch.finfo,
+    torch.iinfo, pathlib.PurePosixPath, pathlib.PureWindowsPath, pathlib.PosixPath, pathlib.WindowsPath,
+})  # fmt: skip
+"""Types whose values have the same text if, and only if, they are alike (``Decimal("1.0")`` and
+``Decimal("1.00")``, which compare equal, are not)."""
+_EQUAL = frozenset({
+    int, bool, str, bytes, type(None), type(Ellipsis), torch.dtype, torch.device, torch.layout,
+    torch.memory_format,
+})  # fmt: skip
+"""Types whose values are the same if they are equal and of one type."""
+
+
 def exact(value: Any) -> Any:
-    """What distinguishes a value from an equal one: 1 from True, 0.0 from -0.0, one NaN from another."""
+    """What distinguishes a value from an equal one: 1 from True, 0.0 from -0.0, one NaN from another.
+
+    Of an object that is no value of Python's own its class says which are equal, and may leave out what calls
+    read: such an object is told by which it is.
+    """
     kind = type(value)
     if kind is float or kind is complex:
         return bits_of(value)
+    if kind in _EQUAL:
+        return kind
+    if kind is range:
+        return kind, value.start, value.stop, value.step
+    if kind is slice:
+        return kind, exact(value.start), exact(value.stop), exact(value.step)
+    if kind in VALUES_BY_TEXT:
+        return kind, repr(value)
+    if own(value, "__dict__") not in (UNSET, {}):
+        return kind, id(value)
     if issubclass(kind, numpy.generic):
         return kind, value.dtype, value.tobytes()
     if issubclass(kind, tuple):
         return kind, [exact(each) for each in tuple.__iter__(value)]
     if issubclass(kind, frozenset):  # equal sets may iterate in different orders
         return kind, [(each, exact(each)) for each in frozenset.__iter__(value)]
-    return kind
+    return kind, id(value)

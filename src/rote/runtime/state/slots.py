@@ -39,6 +39,8 @@ from .snapshot import Snapshot
 _tuple = tuple.__new__  # takes half the time of a named tuple's own constructor
 _WIDEST = 60
 """The largest number of characters of a value that are shown."""
+_VALUES = frozenset({int, bool, str, bytes, torch.dtype, torch.device, torch.Size})
+"""Types whose values may lie in the place of equal ones, unlike those of classes derived from them."""
 _SHOWN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
 """Types whose values are shown as they are."""
 
@@ -214,12 +216,12 @@ def same(was: Any, now: Any) -> bool:
         return isinstance(now, Content) and _alike(was.value, now.value)
     if type(was) is not type(now):
         return False
+    if type(was) in (float, complex):
+        return bits_of(was) == bits_of(now)
+    if type(was) in _VALUES:
+        return exact(was) == exact(now) and bool(was == now)
     if is_instance(was, numpy.generic):
         return exact(was) == exact(now)
-    if is_instance(was, (float, complex)):
-        return bits_of(was) == bits_of(now)
-    if is_instance(was, (int, str, bytes, torch.dtype, torch.device, torch.Size)):
-        return bool(was == now)
     if is_bound_method(was) and is_bound_method(now):  # each access makes a new one
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False
@@ -234,9 +236,9 @@ def _alike(was: Any, now: Any) -> bool:
         return len(was) == len(now) and all(map(is_, was, now))
     if isinstance(was, (float, complex)):
         return same(was, now)
-    if isinstance(was, DefinedOperators):
+    if isinstance(was, (DefinedOperators, Remembered)):
         return was == now
-    return bool(was == now) and exact(was) == exact(now)
+    return exact(was) == exact(now) and bool(was == now)  # no code of the user's is asked who is equal
 
 
 def show(value: Any) -> str:
