@@ -129,6 +129,25 @@ def test_the_faster_one_stays(device, monkeypatch, order):
 
 
 @pytest.mark.usefixtures("_offer")
+def test_no_stretch_waits_for_versions_of_another_one(device, monkeypatch):
+    for name in ("one", "two", "three"):
+        offer(name)
+    timed(monkeypatch, lambda now: 40e-6)
+
+    def stretches(x: Tensor) -> Tensor:
+        y = x @ x
+        if y.sum() > 1e9:
+            return y
+        return y @ x
+
+    g = play(stretches, (square(device),), 3 * CALLS)
+    trials = [(each.tier, each.what) for each in found(g).trials]
+    first = [number for number, (_, what) in enumerate(trials) if what]
+    assert trials.count(("near", "")) == 2 and len(first) >= 2
+    assert all([not what for _, what in trials[: first[0]]]) and trials[: first[0]].count(("near", "")) == 2
+
+
+@pytest.mark.usefixtures("_offer")
 def test_the_cheapest_of_all_stays(device, monkeypatch):
     names = ("one", "two", "three")
     for name in names:

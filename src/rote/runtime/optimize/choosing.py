@@ -89,6 +89,11 @@ class Choosing:
         return any([self._offered(self._operation(index)) for index in self._indices()])
 
     @property
+    def refines(self) -> bool:
+        """Whether its first version is there, so that further ones differ in operations of one kind."""
+        return self._first is not None
+
+    @property
     def idle(self) -> bool:
         """Whether nothing can be done for it but wait."""
         return not all([each.compiled for each in self._requests])

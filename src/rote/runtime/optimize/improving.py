@@ -79,9 +79,12 @@ def improve(
     if memory is None:
         return
     waiting = {id(each.node): each for each in tiers.waiting if isinstance(each, Fusing | Choosing)}
-    for number, node in enumerate(nodes):
+    refining = {id(each.node) for each in waiting.values() if isinstance(each, Choosing) and each.refines}
+    last = [id(node) in refining for node in nodes]
+    for number in sorted(range(len(nodes)), key=last.__getitem__):  # further versions gain least
         if tiers.challenged:  # it is timed alone
             return
+        node = nodes[number]
         following = waiting.get(id(node))
         known = tiers.knows(node) or node.captured is None or not node.captured.segments
         if known and following is None:

@@ -39,7 +39,7 @@ from ..pytorch import LeftForwards
 from .captured import CapturedStretch
 
 
-@dataclass
+@dataclass(eq=False)
 class Island:
     """An operation that runs between two segments; its results go where the next segment reads them.
 
@@ -69,7 +69,7 @@ class Island:
             self.noted = [each.clone() for each in self.receives]
 
 
-@dataclass
+@dataclass(eq=False)
 class InFlight:
     """A collective that has begun, in the call or replay of now.
 
@@ -102,7 +102,7 @@ ON_HOST = (Island, Reseed, LeftForwards)
 """Those that are no segments."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Branch:
     """Where the host reads something that decides how the call goes on.
 
@@ -116,7 +116,7 @@ class Branch:
     code: str
 
 
-@dataclass
+@dataclass(eq=False)
 class Node:
     """A stretch of a call, from a branch (or the start) to the next branch or the end.
 
