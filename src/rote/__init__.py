@@ -7,6 +7,7 @@ check_versions()  # before anything that another version may lack
 from .api import (
     Alternative,
     Graphed,
+    JointAlternative,
     Options,
     Report,
     graph,
@@ -33,7 +34,7 @@ from .padding import Padded, PaddedReport, padded
 
 __all__ = [
     "Alternative", "CaptureError", "EnvironmentError_", "Findings", "Graphed", "HazardError", "InternalError",
-    "MisuseError", "NotReplayedError", "OptionError", "Options", "Padded", "PaddedReport", "Profile",
-    "Report", "RoteError", "VerificationError", "check", "graph", "no_graphs", "padded", "profile", "pure",
-    "register_alternative", "set_budget",
+    "JointAlternative", "MisuseError", "NotReplayedError", "OptionError", "Options", "Padded", "PaddedReport",
+    "Profile", "Report", "RoteError", "VerificationError", "check", "graph", "no_graphs", "padded", "profile",
+    "pure", "register_alternative", "set_budget",
 ]  # fmt: skip

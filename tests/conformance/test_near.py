@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import rote
 from rote import Graphed
 from rote.runtime.compiling import KernelSource, Language
-from rote.runtime.optimize import ALTERNATIVES, Together
+from rote.runtime.optimize import ALTERNATIVES
 from rote.testing import assert_same
 
 aten = torch.ops.aten
@@ -167,7 +167,9 @@ def test_several_are_calculated_at_once(device, _offer):
         together.append(len(given))
         return [widely(run, *args, **kwargs) for args, kwargs in given]
 
-    joint = Together(0, lambda x, y: y.shape[0], lambda known: set(known) == {256}, lambda known: (), several)
+    joint = rote.JointAlternative(
+        0, lambda x, y: y.shape[0], lambda known: set(known) == {256}, lambda known: (), several
+    )
     alternative = rote.Alternative("aten::mm", "at once", lambda x, y: True, one, together=joint)
     rote.register_alternative(alternative)
     _offer.append(alternative)

@@ -1,7 +1,7 @@
 """The interface: :func:`..graph`, the graphed callable, its options and its report."""
 
 from ..inspect import ReasonReport, Report, explain_reasons
-from ..runtime.optimize import Alternative, register_alternative
+from ..runtime.optimize import Alternative, JointAlternative, register_alternative
 from .bound import GraphedMethod
 from .budget import set_budget
 from .callables import dress, place_of

@@ -1,6 +1,6 @@
 """The tiers of a recording: its program, captured anew with fewer, fused or other operations."""
 
-from .alternatives import ALTERNATIVES, Alternative, Together, register_alternative
+from .alternatives import ALTERNATIVES, Alternative, JointAlternative, register_alternative
 from .before import Before
 from .effects import Effects, LeftAloneError
 from .forks import Concurrent, forks

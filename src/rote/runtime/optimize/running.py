@@ -16,7 +16,7 @@ from ..fusion import DeviceKernels
 from ..operators import composite_call
 from ..program import Operation, Token
 from ..pytorch import undispatched
-from .alternatives import Alternative, Operands, Together
+from .alternatives import Alternative, JointAlternative, Operands
 from .effects import LeftAloneError
 
 
@@ -114,7 +114,7 @@ class AlternativeRunner:
         return [self._laid_out(found, operation), *[None for _ in operation.results[1:]]]
 
     def together(
-        self, joint: Together, operations: Sequence[Operation], given: Sequence[Operands]
+        self, joint: JointAlternative, operations: Sequence[Operation], given: Sequence[Operands]
     ) -> list[torch.Tensor]:
         """What an alternative gives in the place of several operations, laid out likewise."""
         with _Handing(self):

@@ -1,4 +1,4 @@
 """Other ways to calculate operators, with other bits or perhaps the same; those that rote has itself."""
 
-from .offered import Alternative, Operands, Together
+from .offered import Alternative, JointAlternative, Operands
 from .registry import ALTERNATIVES, register_alternative

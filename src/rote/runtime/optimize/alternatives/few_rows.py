@@ -18,7 +18,7 @@ import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Language, Programs
-from .offered import Alternative, AlternativeRun, Operands, Together
+from .offered import Alternative, AlternativeRun, JointAlternative, Operands
 
 _aten = torch.ops.aten
 NAME = "few_rows"
@@ -355,7 +355,7 @@ def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
         fits=way.fits,
         calculate=lambda run, *operands, **named: way.run(run, [(operands, named)])[0],
         kernels=lambda *operands, **named: way.plan([way.described(*operands, **named)]).sources,
-        together=Together(
+        together=JointAlternative(
             shared=shared,
             described=way.described,
             fits=way.together,

@@ -35,7 +35,7 @@ class AlternativeRun(Protocol):
 
 
 @dataclass(frozen=True)
-class Together:
+class JointAlternative:
     """How an alternative calculates several operations at once that have an operand in common.
 
     Attributes:
@@ -82,7 +82,7 @@ class Alternative:
     exact: Callable[..., torch.Tensor] | None = None
     kernels: Callable[..., Sequence[KernelSource]] | None = None
     edges: Callable[..., Iterable[Operands]] | None = None
-    together: Together | None = None
+    together: JointAlternative | None = None
     otherwise: bool = False
     on_host: bool = True
 
