@@ -73,6 +73,7 @@ class Choosing:
         self._requests: Sequence[KernelRequest] = ()
         self._described: dict[tuple[int, str], Any] = {}
         self._prepared: AlternativeUses | None = None
+        self._joins = True
         self.joint: tuple[Joint, ...] = ()
         self._best: dict[int, _Used] = {}
         self._first: dict[int, _Used] | None = None  # None until there was a gate for all
@@ -161,7 +162,7 @@ class Choosing:
             NoKernelError: A kernel that was there once cannot be compiled.
         """
         now, base = self.alternatives, self.base
-        joint = [each for each in joint_of(base.schedule, base.short, now) if self._fit(each)]
+        joint = [each for each in joint_of(base.schedule, base.short, now) if self._joins and self._fit(each)]
         joined = {index for each in joint for index in each}
         alone = [(index,) for index, each in now.items() if each.together is not None and index not in joined]
         requests = [
@@ -173,7 +174,10 @@ class Choosing:
             self._prepared = uses
             return False
         requests[0].prove()
-        self.joint = tuple(joint) if _is_there(requests[1]) else ()
+        if not _is_there(requests[1]):  # each by itself, then
+            self._joins = False
+            return self.join(uses, device)
+        self.joint = tuple(joint)
         return True
 
     @property
