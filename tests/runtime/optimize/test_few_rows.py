@@ -124,8 +124,9 @@ def test_a_width_that_no_step_divides_has_no_tile():
     )
 
 
-def test_they_are_compiled_without_a_gpu():
-    given = Case(16, 2048, (48, 33), biased=True).made()
+@pytest.mark.parametrize("rows", [1, 16])
+def test_they_are_compiled_without_a_gpu(rows):
+    given = Case(rows, 2048, (48, 33), biased=True).made()
     described = tuple([each.described(90) for each in given])
     sources = [source for tile in described[0].tiles for source in FewRowsPlan(described, tile).sources]
     job = COMPILERS.get().submit(sources)

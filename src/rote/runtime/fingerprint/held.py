@@ -75,9 +75,7 @@ class Held:
 
     def __init__(self) -> None:
         self._sets: list[_ReadSet] = []
-        self._last: list[
-            Any
-        ] = []  # the sets whose words were read last, which are in memory that is still there
+        self._last: list[Any] = []  # the sets whose words were read last: their memory is still there
         self._cell = find_cell()
         self._attributes: dict[tuple[type, str], int | None] = {**find_attributes()}
         self._items, self._length = find_items(), find_lengths().get(list)

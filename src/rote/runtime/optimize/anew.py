@@ -246,7 +246,7 @@ class Recapture:
         """The items, those together that may run at the same time."""
         found = forks(items, self._short)
         if not self._backend.capabilities.asynchronous:
-            return [Concurrent(tuple(indices_of(each)) or each.first) for each in found]
+            return [Concurrent((*each.first, *each.second)) for each in found]
         return found
 
     def _fork(self, fork: Concurrent) -> None:

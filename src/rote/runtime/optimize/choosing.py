@@ -156,7 +156,7 @@ class Choosing:
         """Find what of the version that :meth:`uses` has told is calculated together, and have it compiled.
 
         Returns:
-            Whether the kernels are there; otherwise it is :attr:`prepared` until they are.
+            Whether the kernels are there; otherwise :meth:`take_prepared` gives it again once they are.
 
         Raises:
             NoKernelError: A kernel that was there once cannot be compiled.
@@ -180,9 +180,8 @@ class Choosing:
         self.joint = tuple(joint)
         return True
 
-    @property
-    def prepared(self) -> AlternativeUses | None:
-        """The version whose kernels are being compiled, so that its alternatives have passed; once."""
+    def take_prepared(self) -> AlternativeUses | None:
+        """The version that has passed, and whose kernels were being compiled, if there is one."""
         found, self._prepared = self._prepared, None
         return found
 

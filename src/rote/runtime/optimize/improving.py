@@ -220,7 +220,7 @@ class _Improvement:
         self._check_recording()
         if choosing.idle or tiers.open:
             return
-        uses = choosing.prepared
+        uses = choosing.take_prepared()
         if uses is None:
             choosing.decided(tiers.settled)
             if not choosing.has_next(allowed=self._bounds.timed):

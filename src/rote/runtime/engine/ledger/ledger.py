@@ -110,8 +110,8 @@ FOR_WORK = 0.25
 """Of the time that replays save, what optimising may take."""
 
 FIRST_WORK_S = 0.25
-"""What the first step to optimise is taken for at least: compilers are started in it. Most likely it is what
-the zoo's Mamba, whose calls take 2 ms, has lost in the last third of 200 calls (``nvidia-h200/zoo.json``)."""
+"""What the first step to optimise is taken for at least: compilers are started in it. Short calls earn that
+first: the last of 200 calls of the zoo's Mamba take a quarter of plain ones (``nvidia-h200/zoo.json``)."""
 
 INVESTED = 0.05
 """Of the time of replays, what optimising may take besides."""

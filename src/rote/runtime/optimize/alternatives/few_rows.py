@@ -8,16 +8,15 @@ matrices stay where they are. The kernels are those of :mod:`.few_rows_jit`, whi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Language, Programs
+from .gpu import OLDEST, properties_of, text_of
 from .offered import Alternative, AlternativeRun, JointAlternative, Operands
 
 _aten = torch.ops.aten
@@ -26,8 +25,6 @@ _MOST_ROWS = 64
 _LEAST, _MOST = 1 << 16, 1 << 26
 """Numbers of a matrix; a smaller one is read in no time, and a larger one takes much memory in 64 bits."""
 _MOST_OFFSET = 1 << 31
-_OLDEST = 80
-"""Compute capability from which on products take bfloat16."""
 _TYPES = (torch.bfloat16, torch.float16)
 _JOINED, _JOINING_WARPS = 256, 4
 """Numbers that a program which adds up parts has at once, and its warps."""
@@ -134,12 +131,9 @@ class FewRows:
             found = [FewRowsTile(1, 1, self._step(2048)), FewRowsTile(1, 4, self._step(1024))]
             return tuple(sorted([each for each in found if each.width >= 256], key=lambda tile: -tile.width))
         rows = 16 if self.rows <= 16 else _MOST_ROWS
-        wide = (
-            FewRowsTile(rows, 16, self._step(512), 4, 3)
-            if rows == 16
-            else FewRowsTile(rows, 16, self._step(128), 4, 4)
-        )
-        found = [self._cut(FewRowsTile(rows, 32, self._step(128), 4, 4)), wide]
+        width, stages = (512, 3) if rows == 16 else (128, 4)
+        narrow = FewRowsTile(rows, 16, self._step(width), 4, stages)
+        found = [self._cut(FewRowsTile(rows, 32, self._step(128), 4, 4)), narrow]
         return tuple([each for each in found if each.width >= 64])
 
     def _step(self, most: int) -> int:
@@ -192,12 +186,15 @@ class FewRowsPlan:
         calls: list[_Call] = []
         for number, each in enumerate(self.products):
             biased = whole and each.biased
-            constants = {
-                "ROWS": each.rows, "COLUMNS": each.columns, "WIDTH": each.width,
-                "XS": each.row_step, "WS": each.column_step,
-                "BM": tile.rows, "BN": tile.columns, "BK": tile.width,
-                "PARTS": tile.parts, "STAGES": tile.stages, "BIASED": biased,
+            constants: dict[str, object] = {
+                "COLUMNS": each.columns, "WIDTH": each.width, "WS": each.column_step,
+                "BN": tile.columns, "BK": tile.width, "BIASED": biased,
             }  # fmt: skip
+            if tile.rows > 1:
+                constants |= {
+                    "ROWS": each.rows, "XS": each.row_step, "BM": tile.rows, "PARTS": tile.parts,
+                    "STAGES": tile.stages,
+                }  # fmt: skip
             passed = f"x, matrix{number}, {f'bias{number}' if biased else 'x'}, out{number}"
             programs = -(-each.columns // tile.columns) * tile.parts
             calls.append(_Call("row" if tile.rows == 1 else "block", passed, constants, programs))
@@ -247,7 +244,7 @@ class FewRowsPlan:
         return KernelSource(
             language=Language.TRITON,
             name=NAME,
-            text=f"{_text()}\n\n" + "\n".join([*lines, ""]),
+            text=f"{text_of('few_rows_jit.py')}\n\n" + "\n".join([*lines, ""]),
             tensors=tuple([each.kind for each in given]),
             aligned=tuple([each.aligned for each in given]),
             grid=Programs(before, warps),
@@ -275,17 +272,6 @@ class _Call(NamedTuple):
         """It as it is written; so many programs come before."""
         named = ", ".join([f"{name}={value!r}" for name, value in self.constants.items()])
         return f"{self.function}({self.passed}, at - {before}, {named})"
-
-
-@functools.cache
-def _text() -> str:
-    return Path(__file__).with_name("few_rows_jit.py").read_text(encoding="utf-8")
-
-
-@functools.cache
-def _capability(index: int | None) -> int:
-    major, minor = torch.cuda.get_device_capability(index)
-    return 10 * major + minor
 
 
 # ---------------------------------------------------------------------- PyTorch's operators
@@ -318,7 +304,9 @@ class _FewRowsWay:
         given = self.read(*operands, **named)
         if given is None or not given.x.is_cuda or not given.is_plain:
             return False
-        return _capability(given.x.device.index) >= _OLDEST and self.place < len(_described(given).tiles)
+        return properties_of(given.x.device.index).capability >= OLDEST and self.place < len(
+            _described(given).tiles
+        )
 
     def known(self, *operands: Any, **named: Any) -> FewRowsOperands:
         """What it is given, if it fits."""
@@ -345,7 +333,7 @@ class _FewRowsWay:
 
 
 def _described(given: FewRowsOperands) -> FewRows:
-    return given.described(_capability(given.x.device.index))
+    return given.described(properties_of(given.x.device.index).capability)
 
 
 def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
@@ -362,7 +350,7 @@ def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
             kernels=lambda products: way.plan(products).sources,
             calculate=way.run,
         ),
-        otherwise=True,
+        reassociates=True,
         on_host=False,
     )
 

@@ -13,9 +13,8 @@ import triton.language as tl
 
 @triton.jit
 def row(
-    x, matrix, bias, out, at, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
-    XS: tl.constexpr, WS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PARTS: tl.constexpr, STAGES: tl.constexpr, BIASED: tl.constexpr,
+    x, matrix, bias, out, at, COLUMNS: tl.constexpr, WIDTH: tl.constexpr, WS: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
     """Some columns of the product of one row: each is multiplied, and added up at the end."""
     n, lane = at * BN + tl.arange(0, BN), tl.arange(0, BK)

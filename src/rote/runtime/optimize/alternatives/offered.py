@@ -71,7 +71,7 @@ class Alternative:
         edges: Operands beside those at hand on which it has to come as near to the operator, each as all
             operands and those by name: of the same layouts, with numbers that calls rarely have.
         together: How operations that stand beside one another are calculated at once; None for one by one.
-        otherwise: It adds up in an order of its own, so that ``numerics="probed"`` need not try it.
+        reassociates: It adds up in an order of its own, so that ``numerics="probed"`` need not try it.
         on_host: It may be used on the host as well.
     """
 
@@ -83,7 +83,7 @@ class Alternative:
     kernels: Callable[..., Sequence[KernelSource]] | None = None
     edges: Callable[..., Iterable[Operands]] | None = None
     together: JointAlternative | None = None
-    otherwise: bool = False
+    reassociates: bool = False
     on_host: bool = True
 
 
@@ -121,4 +121,4 @@ class Alternatives:
             on_host: The operator runs on the host, which leaves out those for GPUs alone.
         """
         known = self._offered.get(operator, ())
-        return [each for each in known if (near or not each.otherwise) and (each.on_host or not on_host)]
+        return [each for each in known if (near or not each.reassociates) and (each.on_host or not on_host)]

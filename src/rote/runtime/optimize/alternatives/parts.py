@@ -8,15 +8,14 @@ that these are read once. The kernels are those of :mod:`.jit`, which nobody imp
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Language, Programs
+from .gpu import OLDEST, properties_of, text_of
 from .offered import AlternativeRun
 from .operands import Attention
 from .tiles import Cut, Problem, cuts_of
@@ -33,21 +32,13 @@ _MOST_OFFSET = 1 << 31
 _JOINED, _JOINING_WARPS = 2048, 4
 """Numbers that a program which joins has at once, and its warps."""
 
-_OLDEST = 80
-"""Compute capability from which on products take bfloat16."""
-
-
-@functools.cache
-def _device(index: int | None) -> tuple[int, int, int]:
-    """Compute capability, multiprocessors, and shared memory that a program may have."""
-    found = torch.cuda.get_device_properties(index)
-    shared: int = getattr(found, "shared_memory_per_block_optin", 0) or 99 << 10
-    return 10 * found.major + found.minor, found.multi_processor_count, shared
-
 
 def fits(given: Attention) -> bool:
     """Whether the kernels can calculate it, and may be faster than PyTorch's."""
-    if not (given.query.is_cuda and given.is_plain) or _device(given.query.device.index)[0] < _OLDEST:
+    if (
+        not (given.query.is_cuda and given.is_plain)
+        or properties_of(given.query.device.index).capability < OLDEST
+    ):
         return False
     scores = given.batch * given.heads * given.queries * given.keys
     sized = given.keys >= _FEWEST_KEYS and scores <= _MOST_SCORES
@@ -71,9 +62,11 @@ def _reach(tensor: torch.Tensor) -> int:
 
 def cuts(given: Attention) -> tuple[Cut, ...]:
     """How it can be cut up on its device, what is thought to be fastest first."""
-    _, units, shared = _device(given.query.device.index)
+    gpu = properties_of(given.query.device.index)
     widths = (power(given.width), power(given.depth))
-    return cuts_of(Problem(given.batch * given.kept, given.rows, given.keys, *widths, units, shared))
+    return cuts_of(
+        Problem(given.batch * given.kept, given.rows, given.keys, *widths, gpu.units, gpu.shared_bytes)
+    )
 
 
 def power(number: int, least: int = 16) -> int:
@@ -81,15 +74,11 @@ def power(number: int, least: int = 16) -> int:
     return max(least, 1 << (number - 1).bit_length())
 
 
-@functools.cache
-def _text() -> str:
-    return Path(__file__).with_name("jit.py").read_text(encoding="utf-8")
-
-
 def plan_for(given: Attention, place: int = 0, *, zero: bool = True) -> PartsPlan:
     """The plan of one of its cuts, or of the last one."""
     found = cuts(given)
-    return PartsPlan(given, found[min(place, len(found) - 1)], _device(given.query.device.index)[0], zero)
+    capability = properties_of(given.query.device.index).capability
+    return PartsPlan(given, found[min(place, len(found) - 1)], capability, zero)
 
 
 @dataclass(frozen=True)
@@ -222,7 +211,7 @@ class PartsPlan:
         return KernelSource(
             language=Language.TRITON,
             name=NAME,
-            text=f"{_text()}\n\n{head}\n    {function}({given})\n",
+            text=f"{text_of('jit.py')}\n\n{head}\n    {function}({given})\n",
             tensors=tuple(types),
             aligned=(*mine, *[True] * (len(types) - len(mine))),
             grid=grid,
