@@ -17,12 +17,13 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.api.paths import SPACE, SpacedPath
+from rote.api.paths import JUDGED, SPACE, Rest, SpacedPath
 from rote.inspect import ReasonReport
 from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.engine import FREE_TRACES
+from rote.runtime.program import PLAINLY
 from rote.runtime.recording.contest.contest import CONFIRM, FIRST_ROUND, PAIRS
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
@@ -289,7 +290,7 @@ def test_results_that_require_grad_are_measured_while_nobody_walks_back(
         g(x)
     held, recordings = g(x), g.report().recordings
     assert recordings and clock.ticks.qsize() == WARM and held.requires_grad
-    for _ in range(TWO_ROUNDS):
+    for _ in range(FIRST_ROUND + TWO_ROUNDS):
         g(x)
     assert "a replay took 150.0 us and a plain call 100.0 us" in reason(g, "RT308").message
     held.sum().backward()
@@ -370,3 +371,34 @@ def test_calls_left_alone_leave_those_that_are_to_be_measured(
         assert state["sum"] == sum(4.0 * (each % 7) for each in range(n + 1))
         assert n < 9 or state["log"][0].startswith(f"{(n + 1) // 10 * 10}: ")
     assert g.report().replayed >= 4 * FIRST_ROUND
+
+
+def test_calls_are_left_alone_where_hardly_any_key_replays(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each 32nd call has another key, which wins; where each second one has, none is left alone."""
+    left: list[Any] = []
+    rest = Rest.call
+
+    def noted(self: Rest, *given: Any) -> Any:
+        value = rest(self, *given)
+        left.extend([value] if value is PLAINLY else [])
+        return value
+
+    monkeypatch.setattr(Rest, "call", noted)
+    g = rote.graph(doubled(clock))
+    clock.replay_s = 150e-6
+    calls(g, device, 2 * TWO_ROUNDS)
+    clock.replay_s, clock.plain_s = 50e-6, 100e-6
+    calls(g, device, 2 * ROUND, size=8)
+    for often in (32, 2, 32):
+        for measured in (False, True):
+            left.clear()
+            before = g.report()
+            for _ in range(16 if measured else 12 * JUDGED):  # until it is known
+                calls(g, device, often - 1)
+                calls(g, device, 1, size=8)
+        report = g.report()
+        assert report.calls == before.calls + 16 * often
+        assert len(left) >= 24 * 16 if often == 32 else not left
+        assert often == 32 or report.replayed == before.replayed + 16

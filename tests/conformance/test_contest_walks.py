@@ -152,7 +152,7 @@ def test_both_ways_have_to_lose(device: torch.device, clock: Clock) -> None:
     clock.replay_s, clock.replay_walk_s = 50e-6, 300e-6
     _, fn = layer(clock, device)
     g = rote.graph(fn)
-    x, kinds = torch.ones(2, 4, device=device), [True, True, True, True, False, False, False, False]
+    x, kinds = torch.ones(2, 4, device=device), [True, True, False, False, False]
     for number in range(4 * TWO_ROUNDS):
         y = g(x)
         if kinds[len(clock.timed) // 2 % len(kinds)] or number < FIRST_ROUND:

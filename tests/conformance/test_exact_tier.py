@@ -17,8 +17,10 @@ from rote import Graphed
 from rote.base.settings import read_compile_settings
 from rote.inspect import TierReport
 from rote.runtime.compiling import COMPILERS, Compilers
+from rote.runtime.engine.ledger import Ledger
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before
+from rote.runtime.recording.contest import FIRST_ROUND
 from rote.runtime.recording.tiers import FIRST_TIER, Tiers
 from rote.testing import assert_same
 
@@ -128,11 +130,11 @@ def test_one_that_loses_is_dropped(device, monkeypatch):
 def test_one_that_wins_is_measured_once(device, monkeypatch):
     clock = Clock()
     clock.install(monkeypatch)
-    g = play(steps, rows(device, 60))
+    g = play(steps, rows(device, FIRST_ROUND))
     found = tier(g)
     assert found is not None and found.used
     assert (found.exact_us, found.plain_us) == (pytest.approx(100), pytest.approx(100))
-    assert g.report().replayed == 58  # a contest between tiers makes no plain calls
+    assert g.report().replayed == FIRST_ROUND - 2  # a contest between tiers makes no plain calls
 
 
 def test_results_of_before_stay(device):
@@ -726,3 +728,23 @@ def test_what_such_an_operator_leaves_behind(device, _library):
         got = g(x)
         assert len(_library) == before + 3
         assert_same(got, around("counted")(x), f"call {number}")
+
+
+def test_replays_that_read_values_are_counted_before_it_is_asked_whether_they_pay(device, monkeypatch):
+    """The hot path leaves such a replay to the general path of the key, past the ledger."""
+    counted: list[tuple[int, int]] = []
+
+    def asked(ledger: Ledger) -> bool:
+        counted.append((ledger._replayed, g.report().replayed))
+        return len(counted) > 3
+
+    monkeypatch.setattr(Ledger, "allows_work", property(asked))
+
+    def reading(x: Tensor) -> Tensor:
+        return steps(x if x.sum().item() > 1e6 else x + 1)
+
+    g = rote.graph(reading)
+    for number, (x,) in enumerate(rows(device, 8 * FIRST_TIER)):
+        assert_same(g(x), reading(x), f"call {number}")
+    assert tier(g) is not None and len(counted) > 3
+    assert all([paid == replayed for paid, replayed in counted])

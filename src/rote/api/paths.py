@@ -28,7 +28,13 @@ MANY = 512
 """Further hot paths, found by the shapes and plain values of the arguments."""
 
 SPACE = 16
-"""Calls that a plain path leaves alone behind one that it answers, where no key replays."""
+"""Calls that a plain path leaves alone behind one that it answers, where hardly any key replays."""
+
+JUDGED = 32
+"""Calls that a plain path answers until it is known how many other keys answer."""
+
+FEW_REPLAYS = 0.1
+"""Share of replays below which other calls are left alone: to look for them costs the others more."""
 
 EXPECTED_LOOKS = 2
 """Looks at calls of a key that has a recording and no hot path, while other calls are left alone."""
@@ -80,25 +86,42 @@ class SpacedPath:
 
     It takes longer to find out whether a call has the key of the path than to count it. That has to be known
     where another key may replay, and else now and then. While tracing costs nothing yet, the next call may be
-    another one, to be traced: so the first calls leave none alone then.
+    another one, to be traced: so the first calls leave none alone then. Where other keys replay, none is left
+    alone until they have answered less than a share of ``FEW_REPLAYS`` of what was looked at.
     """
 
-    __slots__ = ("_first", "_path", "_space")
+    __slots__ = ("_answers", "_counts", "_first", "_path", "_replayed", "_space", "_spaces")
 
-    def __init__(self, path: PlainPath, space: Rest, *, first: int) -> None:
+    def __init__(self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool) -> None:
         self._path = path
         self._space = space
+        self._counts = counts
         self._first = first
+        self._spaces = spaces
+        self._answers, self._replayed = 0, counts.replayed
 
     def call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """PLAINLY; NOT_MINE for a call of another key."""
+        value = self._space.call(args, kwargs)
+        if value is PLAINLY:
+            return value
         value = self._path.call(args, kwargs)
         if value is PLAINLY:
             if self._first:
                 self._first -= 1
-            else:
+                return value
+            self._answers += 1
+            if self._answers == JUDGED:
+                self._judge()
+            if self._spaces:
                 self._space.begin(SPACE)
         return value
+
+    def _judge(self) -> None:
+        """Find out from the last calls that were looked at whether others are worth a look."""
+        replayed = self._counts.replayed - self._replayed
+        self._spaces = replayed < FEW_REPLAYS * (replayed + self._answers)
+        self._answers, self._replayed = 0, self._counts.replayed
 
 
 Path = HotPath | PlainPath | SpacedPath
@@ -168,13 +191,12 @@ class Paths:
         """
         if not PlainPath.possible(entry, call):
             return
-        path: Path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
-        if first is None:
-            self._keep(path, shapes)
-            return
+        path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
         self._space = self._space or Rest(0, self._counts, entry.eager_reasons)
-        self._keep(SpacedPath(path, self._space, first=first), shapes)
-        self.newest = self._space
+        replays = first is None
+        self._keep(SpacedPath(path, self._space, self._counts, first=first or 0, spaces=not replays), shapes)
+        if not replays:
+            self.newest = self._space
 
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""

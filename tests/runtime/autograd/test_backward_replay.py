@@ -144,7 +144,7 @@ LOSSES = {
 def test_walks_of_several_kinds_in_turn(device):
     torch.manual_seed(0)
     model = Two().to(device)
-    plain, graphed = copy.deepcopy(model), rote.graph(model)
+    plain, graphed = copy.deepcopy(model), rote.graph(model, keep=True)
     for number in range(40):
         loss = list(LOSSES.values())[number % len(LOSSES)] if number < 30 else LOSSES["both"]
         x = torch.randn(3, 4, device=device)

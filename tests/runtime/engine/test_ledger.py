@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
@@ -139,16 +140,32 @@ def test_what_is_optimised_is_paid_for_though_traces_are_free(replay_s, share):
     ledger.compare(replay_s=replay_s, plain_s=PLAIN_S)
     ledger.add_trace(TRACED_S, recorded=True)
     for _ in range(3):
-        replays = 0
+        replays, told = 0, ledger.replays_for_work(most=10**6)
         while not ledger.allows_work:
             assert ledger.allows()
             ledger.add_replays(1)
             replays += 1
+        assert replays == pytest.approx(told, abs=1)
         assert replays * PLAIN_S * share == pytest.approx(SURPLUS_S, rel=0.1)
         ledger.add_work(SURPLUS_S)
-    ledger.add_replays(10**6)
-    ledger.add_work(SURPLUS_S)
-    assert not ledger.allows_work  # no more is kept than the next step takes
+
+
+def test_what_replays_earn_while_kernels_are_compiled_is_kept():
+    ledger = Ledger()
+    ledger.compare(replay_s=0.0, plain_s=PLAIN_S)
+    ledger.add_trace(TRACED_S, recorded=True)
+    ledger.add_replays(math.ceil(3 * SURPLUS_S / (FOR_WORK * PLAIN_S)))
+    for _ in range(3):
+        assert ledger.allows_work
+        ledger.add_work(SURPLUS_S)
+    assert not ledger.allows_work
+
+
+def test_nobody_knows_when_work_is_paid_for_before_a_plain_call_was_timed():
+    ledger = Ledger()
+    ledger.add_trace(TRACED_S, recorded=True)
+    ledger.add_replays(1000)
+    assert ledger.replays_for_work(most=128) == 128
 
 
 def test_short_calls_wait_for_the_first_step():

@@ -6,7 +6,7 @@ import numpy
 import pytest
 import torch
 from benchmarks.recording import Block
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from tests.runtime.program.observed import Subject, check_law, observe, run, values_for
 from torch import nn
@@ -297,6 +297,7 @@ CALLS = st.tuples(
 
 
 @settings(max_examples=60, deadline=None)
+@example([("list", 0, 0, 0.5), ("transposed", 3, 0, 0.5)], False, 0)  # views of what is none
 @given(st.lists(CALLS, min_size=1, max_size=8), st.booleans(), st.integers(0, 3))
 def test_the_law(calls, aliases, seed):
     def function(x, y, w):

@@ -18,7 +18,7 @@ from rote.runtime.recording.contest.contest import (
     Contest,
     Turn,
 )
-from rote.runtime.recording.contest.figures import CLEAR, LEAST_S, MARGIN, Figures, judge
+from rote.runtime.recording.contest.figures import CLEAR, FEWEST_LOST, LEAST_S, MARGIN, Figures, judge
 from rote.runtime.recording.contest.roundtrip import Cost, Kind
 
 
@@ -100,19 +100,31 @@ def test_rounds_are_ever_more_seldom() -> None:
     assert gaps == [FIRST_ROUND * FACTOR**n for n in range(1, 5)]
 
 
+def test_a_clear_loser_costs_three_pairs() -> None:
+    contest = Contest()
+    turns, following = play(contest, FIRST_ROUND, 2 * CLEAR * 100e-6, 100e-6)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * FEWEST_LOST + [Turn.LOST]
+    assert following == NEVER and contest.figures == Figures(2 * CLEAR * 100e-6, 100e-6)
+
+
+def test_microseconds_are_no_clear_loss() -> None:
+    turns, _ = play(Contest(), FIRST_ROUND, 0.5 * LEAST_S * 2 * CLEAR, 0.5 * LEAST_S * CLEAR)
+    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+
+
 def test_two_lost_rounds_in_a_row() -> None:
     contest = Contest()
-    turns, following = play(contest, FIRST_ROUND, 200e-6, 100e-6)
+    turns, following = play(contest, FIRST_ROUND, 140e-6, 100e-6)
     assert turns[-1] is Turn.NOTHING and following == FIRST_ROUND + 2 * PAIRS + CONFIRM
-    turns, following = play(contest, following, 200e-6, 100e-6)
+    turns, following = play(contest, following, 140e-6, 100e-6)
     assert turns[-1] is Turn.LOST and following == NEVER
-    assert contest.figures == Figures(200e-6, 100e-6)
+    assert contest.figures == Figures(140e-6, 100e-6)
 
 
 def test_a_round_that_is_not_lost_forgives_the_one_before() -> None:
     contest, replays = Contest(), FIRST_ROUND
     for _ in range(5):
-        turns, replays = play(contest, replays, 200e-6, 100e-6)
+        turns, replays = play(contest, replays, 140e-6, 100e-6)
         assert turns[-1] is Turn.NOTHING
         turns, replays = play(contest, replays, 100e-6, 100e-6)
         assert turns[-1] is Turn.NOTHING
@@ -153,7 +165,7 @@ def test_the_device_is_not_waited_for() -> None:
     for _ in range(3 * PAIRS):
         turn, _ = contest.turn(FIRST_ROUND)
         if turn is not Turn.WARM:
-            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
+            contest.add(turn, Known(140e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
     replays, waited = FIRST_ROUND, 0
     while True:
         turn, following = contest.turn(replays)
@@ -179,10 +191,10 @@ def test_calls_that_were_no_samples_decide_nothing() -> None:
 
 def test_calls_with_their_walks_back() -> None:
     contest = Contest()
-    _, following = play(contest, FIRST_ROUND, 200e-6, 100e-6, Kind.BACK)
-    turns, following = play(contest, following, 200e-6, 100e-6, Kind.BACK)
+    _, following = play(contest, FIRST_ROUND, 140e-6, 100e-6, Kind.BACK)
+    turns, following = play(contest, following, 140e-6, 100e-6, Kind.BACK)
     assert turns[-1] is Turn.LOST and following == NEVER
-    assert contest.figures == Figures(200e-6, 100e-6, walked=True)
+    assert contest.figures == Figures(140e-6, 100e-6, walked=True)
 
 
 @pytest.mark.parametrize("kind", [Kind.THERE, Kind.VOID])
@@ -201,13 +213,13 @@ def test_a_walk_may_come_late() -> None:
     for _ in range(3 * PAIRS):
         turn, _ = contest.turn(FIRST_ROUND)
         if turn is not Turn.WARM:
-            late = Known(300e-6 if turn is Turn.REPLAY else 100e-6, 3 * PAIRS + 2, Kind.BACK, Kind.OPEN)
+            late = Known(140e-6 if turn is Turn.REPLAY else 100e-6, 3 * PAIRS + 2, Kind.BACK, Kind.OPEN)
             contest.add(turn, late)
     assert contest.turn(FIRST_ROUND) == (Turn.NOTHING, FIRST_ROUND + WAIT)
     turn, following = contest.turn(FIRST_ROUND + WAIT)
     while contest.figures is None:
         turn, following = contest.turn(following)
-    assert turn is Turn.NOTHING and contest.figures == Figures(300e-6, 100e-6, walked=True)
+    assert turn is Turn.NOTHING and contest.figures == Figures(140e-6, 100e-6, walked=True)
 
 
 def test_a_walk_is_not_waited_for_for_ever() -> None:

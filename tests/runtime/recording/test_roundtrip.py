@@ -14,7 +14,7 @@ from rote.runtime.arguments import tracing
 from rote.runtime.arguments.key import bind
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.program.torch_private import node_age
-from rote.runtime.recording.contest.roundtrip import Cost, Kind, RoundTrip, Upstream
+from rote.runtime.recording.contest.roundtrip import MOST_INSIDE, Cost, Kind, RoundTrip, Upstream
 
 CPU = torch.device("cpu")
 WALKED, ALONE = Cost(Kind.BACK, 5.0), Cost(Kind.THERE, 2.0)
@@ -128,6 +128,32 @@ def test_results_that_nobody_walks_back_through(watch: Watch) -> None:
     assert trip.cost() == Cost(Kind.OPEN)
     del y
     assert trip.cost() == ALONE and not watch.log
+
+
+class Losses:
+    """A result of a class that is taken for one leaf, as those of other libraries."""
+
+    def __init__(self, losses: dict[str, torch.Tensor], before: torch.Tensor) -> None:
+        self.losses = losses
+        self.before = before
+
+
+def test_results_within_an_object(watch: Watch) -> None:
+    """What was made before the call is none of its results."""
+    before = leaf().exp()
+    trip, found = timed(watch, lambda x: [Losses({"a": x * 2, "b": x.exp()}, before)], leaf() * 1)
+    before.sum().backward()
+    assert trip.cost() == Cost(Kind.OPEN) and not watch.log
+    (found[0].losses["a"] + found[0].losses["b"]).sum().backward()
+    assert watch.log == ["begin", "end"] and trip.cost() == WALKED
+
+
+def test_an_object_that_leads_far_is_not_searched_to_its_end(watch: Watch) -> None:
+    deep: Any = leaf().exp()
+    for _ in range(2 * MOST_INSIDE):
+        deep = [deep]
+    trip, _ = timed(watch, lambda x: Losses({}, deep), leaf() * 1)
+    assert trip.cost() == ALONE
 
 
 @pytest.mark.parametrize("result", ["detached", "an argument", "a leaf", "no tensor"])

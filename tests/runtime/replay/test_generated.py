@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 import rote
 from rote.runtime.engine.specialization import Specialization
+from rote.runtime.recording.contest import FIRST_ROUND
 from rote.testing import assert_pool_empty
 
 
@@ -433,7 +434,7 @@ def counted(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> list[None
 
 def test_many_numbers_are_answered_by_hot_paths(monkeypatch):
     g = rote.graph(lambda x, step, *, name: x * step, keep=True)
-    calls = [(torch.full((3,), float(n)), n % 8, "ab"[n % 2]) for n in range(48)]
+    calls = [(torch.full((3,), float(n)), n % 8, "ab"[n % 2]) for n in range(2 * FIRST_ROUND + 16)]
     for x, step, name in calls:
         g(x, step, name=name)
     general = counted(monkeypatch, rote.Graphed, "_find")

@@ -57,10 +57,22 @@ def slots_of(kind: type) -> dict[str, Any]:
     found: dict[str, Any] = {}
     if kind is torch.Generator:
         return found  # where it lies is nothing that it holds
-    for each in reversed(kind.__mro__):
+    for each in reversed([each for each in kind.__mro__ if _adds_slots(each)]):
         members = [(name, slot) for name, slot in vars(each).items() if type(slot) is MemberDescriptorType]
         found.update([(name, slot) for name, slot in members if name != "__dict__"])
     return found
+
+
+def _adds_slots(cls: type) -> bool:
+    """Whether instances are larger than those of the base, by more than a dict and weak references.
+
+    A class may have hundreds of names, and a call makes objects: they are looked at where there may be slots.
+    """
+    base = cls.__base__
+    if base is None or cls.__itemsize__:  # the fields of C's tuples are members, and take no room
+        return base is not None
+    new = [cls.__dictoffset__ > 0 >= base.__dictoffset__, cls.__weakrefoffset__ > 0 >= base.__weakrefoffset__]
+    return cls.__basicsize__ != base.__basicsize__ + sum(new) * tuple.__itemsize__
 
 
 def parts_of(value: Any) -> list[Any]:

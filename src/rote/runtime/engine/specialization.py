@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import weakref
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -66,6 +66,9 @@ _log = logging.getLogger("rote")
 
 OFTEN = 2
 """Calls that bind a slot to something else until it is bound in all of them."""
+LOOK_S, MOST_IDLE = 0.02, 4096
+"""Seconds between two looks at kernels that are being compiled, and the replays that may be at most. A look
+takes a replay the general way."""
 MAX_PENDING = 8
 """Recordings of one state whose results may wait for their backward at once; further calls run eagerly."""
 
@@ -248,7 +251,7 @@ class Specialization:
         recording.put_draws_back()  # a shorter way that was left here may have drawn
         if not recording.take_numbers(call):
             raise InternalError(f"{self.name}: numbers have changed while a call began")
-        due = recording.replays + 1 >= recording.tiers.due
+        due = recording.replays >= recording.tiers.due  # so the call came by the ledger
         wanted = due and recording.tiers.wants(recording.root)
         improves = wanted and (self.earlier.exact or self._ledger.allows_work)
         before = Before.of(recording, call) if improves else None
@@ -286,9 +289,9 @@ class Specialization:
         if improves:
             self._improve(recording, call, done.path, before)
         elif wanted:
-            recording.improve_at(recording.replays + FIRST_TIER)
+            recording.improve_at(recording.replays + self._ledger.replays_for_work(most=FIRST_TIER))
         elif due and not recording.tiers.open:
-            recording.improve_at(recording.tiers.following(recording.replays, recording.root))
+            self.look_again(recording)
         return Answer(value, REPLAYED, [], recording)
 
     def _improve(self, recording: Recording, call: Call, path: list[Any], before: Before | None) -> None:
@@ -304,7 +307,16 @@ class Specialization:
         if self.limits.keep or (self.earlier.exact and recording.tiers.is_on_the_way):
             self.settle_tiers(recording)
         self._ledger.add_work(perf_counter() - began)
-        recording.improve_at(recording.tiers.following(recording.replays, recording.root, nodes))
+        self.look_again(recording, nodes)
+
+    def look_again(self, recording: Recording, way: Sequence[Node] = ()) -> None:
+        """Have the tiers of a recording looked at again: at once, after some replays, or never.
+
+        Args:
+            way: The stretches that were replayed, if it was looked at what is to be done for them.
+        """
+        tiers, pause = recording.tiers, self._ledger.replays_in(LOOK_S, most=MOST_IDLE)
+        recording.improve_at(tiers.following(recording.replays, recording.root, pause, way))
 
     def settle_tiers(self, recording: Recording) -> None:
         """What was optimised last stays."""
@@ -483,7 +495,7 @@ class Specialization:
         if made is not None and made.acts:
             DEPARTURE.add(self)
         if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:
-            made.improve_at(made.replays + (1 if self.earlier.exact else FIRST_TIER))
+            made.improve_at(made.replays + (0 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         self.earlier.meet(self._last_reasons)
         if made is not None:

@@ -20,13 +20,13 @@ from ...hazards.rules import Reason, reason
 from ..arguments import NOT_MINE, Admission, Call, lengths_of
 from ..backends.protocol import Backend
 from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
-from ..recording import Recording
+from ..recording import FIRST_TIER, Recording
 from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
 from .specialization import Specialization
 from .states import LifeEvent, State
 
-EARLY_ROUND = 8
+EARLY_ROUND = 1
 """Replays before the first comparison where another key has lost."""
 
 
@@ -152,6 +152,11 @@ class Umpire:
         recording = _due(entry, call)
         if recording is None:
             return NOT_MINE
+        if recording.tiers.open and recording.replays >= recording.compared:
+            recording.contest.restart()  # first it is to be known which tier is compared
+            recording.compare_at(recording.replays + FIRST_TIER)
+            if recording.replays < recording.due:
+                return NOT_MINE
         if recording.replays < recording.compared:
             return self._compare_tiers(entry, recording, call, caller, spent)
         contest, replays = recording.contest, recording.replays if lengths is None else lengths.replays
@@ -159,7 +164,7 @@ class Umpire:
         (recording if lengths is None else lengths).compare_at(due)
         if contest.figures is not None:
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
-        if turn is Turn.LOST and lengths is None and recording.waits_for_tiers():
+        if turn is Turn.LOST and lengths is None and self._waits_for_tiers(entry, recording):
             return NOT_MINE
         if turn is Turn.LOST:
             why = reason(rules.SLOWER, f"{contest.figures}, so the key runs plainly", user_site(caller))
@@ -182,6 +187,12 @@ class Umpire:
             asks = contest if turn is Turn.PLAIN else None
             return Timed(asks, backend, upstream, 0.0 if told_apart else spent, Homes(rebound))
         return NOT_MINE
+
+    def _waits_for_tiers(self, entry: Specialization, recording: Recording) -> bool:
+        """Whether tiers may make up for what was lost, and can be paid for meanwhile."""
+        ledger = entry.subject.ledger
+        paid = entry.earlier.exact or ledger.allows_work or ledger.replays_for_work(FIRST_TIER) < FIRST_TIER
+        return paid and recording.waits_for_tiers()
 
     def clear(self) -> None:
         """What was found of lengths is forgotten."""
@@ -211,7 +222,10 @@ class Umpire:
         elif turn is Turn.NOTHING and contest.figures is not None and not contest.figures.lost:
             entry.settle_tiers(recording)
         if turn in (Turn.LOST, Turn.NOTHING):
-            recording.improve_at(due if tiers.open else tiers.following(recording.replays, recording.root))
+            if tiers.open:
+                recording.improve_at(due)
+            else:
+                entry.look_again(recording)
             return NOT_MINE
         recording.improve_at(NEVER)
         tiers.use(exact=turn is Turn.REPLAY)

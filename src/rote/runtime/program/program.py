@@ -61,6 +61,7 @@ class Ending:
         leaves = [
             ResultLeaf(leaf.kind, leaf.token, leaf.index, leaf.tracked, leaf.value)
             for leaf in template.bare().leaves
+            if not leaf.hidden  # they are behind the others
         ]
         return cls(template.spec, tuple(leaves), template.again, tuple(gradients))
 

@@ -18,8 +18,8 @@ from ..backends.protocol import Segment, Session
 from .contest import FIRST_ROUND, NEVER, Contest, Figures
 from .tree import Node, Step
 
-WHILE_IDLE, MOST_IDLE = 64, 4096
-"""Replays between two looks at kernels that cannot be used yet; each look in vain doubles them."""
+ELSEWHERE, MOST_ELSEWHERE = 64, 4096
+"""Replays between two looks for one that goes another way; each look in vain doubles them."""
 
 FIRST_TIER = 2 * FIRST_ROUND
 """Replays before a recording is optimised: the first round against plain calls is over then."""
@@ -224,7 +224,7 @@ class Tiers:
         self.contest = Contest()
         self.trials: list[TierTrial] = []
         self.awaited = False
-        self._idle = WHILE_IDLE
+        self._elsewhere = ELSEWHERE
 
     def knows(self, node: Node) -> bool:
         """Whether a stretch was looked at, as it is now."""
@@ -295,19 +295,22 @@ class Tiers:
             return False
         return any([not each.idle for each in self.waiting]) or self._has_new(root)
 
-    def following(self, replays: int, root: Node, way: Sequence[Node] = ()) -> int:
+    def following(self, replays: int, root: Node, while_idle: int, way: Sequence[Node] = ()) -> int:
         """After how many replays the tiers are looked at again.
 
         Args:
+            while_idle: Replays between two looks at kernels that are being compiled.
             way: The stretches that were replayed, if it was looked at what is to be done for them.
         """
         if self.open:
             return replays
         if any([each.node in way and not each.idle for each in self.waiting]):
-            self._idle = WHILE_IDLE
-            return replays + 1
-        if self.waiting:  # for compilers, or for a replay that goes another way
-            pause, self._idle = self._idle, min(2 * self._idle, MOST_IDLE)
+            self._elsewhere = ELSEWHERE
+            return replays
+        if self.waiting and all([each.idle for each in self.waiting]):
+            return replays + while_idle
+        if self.waiting:
+            pause, self._elsewhere = self._elsewhere, min(2 * self._elsewhere, MOST_ELSEWHERE)
             return replays + pause
         return replays + FIRST_TIER if self._has_new(root) else NEVER
 

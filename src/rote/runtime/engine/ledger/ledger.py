@@ -35,8 +35,8 @@ for, so the bound holds at any time, and not only in the end.
 **Optimising.** A recording is optimised step by step, each step once replays have earned what the last one
 took, the first once they have earned a traced call, and no less than ``FIRST_WORK_S``. They earn ``FOR_WORK``
 of what they save for that, and ``INVESTED`` of their own time, since long calls save little before these
-steps, and much after them. No step is free, or a program of short calls would be slower than plain just when
-it was recorded.
+steps, and much after them. What they earn while kernels are compiled is kept. No step is free, or a program
+of short calls would be slower than plain just when it was recorded.
 
 **What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
 once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
@@ -74,6 +74,7 @@ in favour of plain calls.
 
 from __future__ import annotations
 
+import math
 from collections import OrderedDict
 
 from .means import FREE_CALLS, FREE_TRACES, Means
@@ -264,11 +265,18 @@ class Ledger:
     def _earn_by_replays(self) -> None:
         """Replays earn once it is known what a plain call takes."""
         if self._plain_s:
-            saved_s = max(self._plain_s - self._replay_s, 0.0) * self._unpriced
-            self._earn(REINVESTED * saved_s)
-            for_work_s = FOR_WORK * saved_s + INVESTED * self._replay_s * self._unpriced
-            self._for_work_s = min(self._for_work_s + for_work_s, self._next_work_s)
+            self._earn(REINVESTED * self._saved_s * self._unpriced)
+            self._for_work_s += self._replay_earns_for_work_s * self._unpriced
             self._unpriced = 0
+
+    @property
+    def _saved_s(self) -> float:
+        """What a replay saves."""
+        return max(self._plain_s - self._replay_s, 0.0)
+
+    @property
+    def _replay_earns_for_work_s(self) -> float:
+        return FOR_WORK * self._saved_s + INVESTED * self._replay_s
 
     def _earn(self, seconds: float) -> None:
         most = max(MOST * self._trace_s, self._price * self._plain_s, self._search_s)
@@ -296,10 +304,19 @@ class Ledger:
         """Whether the next step to optimise a recording may be made."""
         return not self.bounded or self._for_work_s >= self._next_work_s
 
+    def replays_for_work(self, most: int) -> int:
+        """How many more replays pay for that step, as far as is known; ``most`` at most."""
+        missing_s, each_s = self._next_work_s - self._for_work_s, self._replay_earns_for_work_s
+        return min(math.ceil(missing_s / each_s), most) if self._plain_s and each_s else most
+
     @property
     def _next_work_s(self) -> float:
         """What the next such step takes, as far as is known."""
         return self._work_s or max(self._trace_s, FIRST_WORK_S)
+
+    def replays_in(self, seconds: float, most: int) -> int:
+        """How many replays there are in some time, as far as is known: one at least, ``most`` at most."""
+        return max(1, min(int(seconds / self._replay_s), most)) if self._replay_s else most
 
     def admits(self, key: int, *, ahead: bool = False, closed: bool = False) -> bool:
         """Whether the first traced call of a key may be made.

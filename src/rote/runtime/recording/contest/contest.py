@@ -6,11 +6,12 @@ its own. Nothing here waits (:class:`~...backends.protocol.base.Timing`). Where 
 back through them counts as well (:mod:`.roundtrip`).
 
 After ``FIRST_ROUND`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS``
-of each, or ``FEWEST`` where the replays win clearly. Then there is one after ``FACTOR`` times as many
-replays, and so on. A round is lost if the median replay takes longer by more than ``MARGIN`` and by more than
-``LEAST_S``; then the next one follows soon, and a recording that loses ``ROUNDS`` in a row is dropped. Its
-key runs plainly until ``reset()``. Each timed call comes behind another of its kind, unless it is long: the
-first plain call after many replays finds caches and the allocator as the replays left them.
+of each, ``FEWEST`` where the replays win clearly, and ``FEWEST_LOST`` where they lose clearly. Then there is
+one after ``FACTOR`` times as many replays, and so on. A round is lost if the median replay takes longer by
+more than ``MARGIN`` and by more than ``LEAST_S``; then the next one follows soon. A recording that loses
+``ROUNDS`` in a row, or one clearly, is dropped, and its key runs plainly until ``reset()``. Each timed call
+comes behind another of its kind, unless it is long: the first plain call after many replays finds caches and
+the allocator as the replays left them.
 
 Versions of one recording (:mod:`..tiers`) are compared in the same rounds. A version that differs only in how
 some operations are calculated *challenges* the one before: it has to be faster by a hundredth, in one round.
@@ -28,13 +29,13 @@ from enum import Enum
 from .figures import Figures, Verdict, judge
 from .roundtrip import Cost, Kind, RoundTrip
 
-FIRST_ROUND = 64
+FIRST_ROUND = 32
 """Replays of a recording before the first round."""
 
 NEVER = sys.maxsize
 """Replays at which nothing is asked any more."""
 
-FACTOR = 8
+FACTOR = 16
 CONFIRM = 16
 """Replays from a lost round to the next."""
 
@@ -46,7 +47,7 @@ WAITS = 8
 
 PAIRS = 5
 ROUNDS = 2
-LONG_S = 2e-3
+LONG_S = 20e-3
 """Seconds of a call from which on it need not follow another of its kind."""
 
 
@@ -73,9 +74,10 @@ class Contest:
         self._gap = FIRST_ROUND
         self._lost = 0
         self._trips: tuple[list[RoundTrip], list[RoundTrip]] = ([], [])
-        self._begin()
+        self.restart()
 
-    def _begin(self) -> None:
+    def restart(self) -> None:
+        """Begin the round that is under way anew: replays are others than those that were timed."""
         for trip in (*self._trips[0], *self._trips[1]):
             trip.close()
         self._pairs = self._waits = 0
@@ -123,7 +125,7 @@ class Contest:
 
     def _close(self, verdict: Verdict | None, count: int) -> tuple[Turn, int]:
         """Close the round; it has no verdict if too few calls could be compared."""
-        self._begin()
+        self.restart()
         if verdict is None:
             self._gap *= FACTOR
             return Turn.NOTHING, count + self._gap
@@ -131,7 +133,7 @@ class Contest:
         if self._challenges and not verdict.figures.won:
             return Turn.LOST, NEVER
         self._lost = self._lost + 1 if verdict.lost else 0
-        if self._lost == ROUNDS:
+        if self._lost == ROUNDS or (verdict.lost and verdict.clear):
             return Turn.LOST, NEVER
         if self._lost:
             return Turn.NOTHING, count + CONFIRM

@@ -10,6 +10,9 @@ from .roundtrip import Cost, Kind
 FEWEST = 2
 """Calls on each side that are compared at least."""
 
+FEWEST_LOST = 3
+"""Calls on each side that are compared at least where replays lose so clearly that one round tells."""
+
 CLEAR = 1.5
 MARGIN = 1.05
 LEAST_S = 2e-6
@@ -44,7 +47,7 @@ class Verdict(NamedTuple):
 
     Attributes:
         lost: The replays take longer, whatever was compared.
-        clear: They win by so much that more calls would tell nothing new.
+        clear: They win, or lose, by so much that more calls would tell nothing new.
     """
 
     figures: Figures
@@ -57,15 +60,19 @@ def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | N
 
     If somebody ``walks`` back through results of the key, the calls alone would not tell.
     """
-    found: list[tuple[Figures, bool]] = []
+    found: list[Verdict] = []
     for kind in (Kind.BACK, Kind.THERE):
         ours, theirs = ([cost.seconds for cost in costs if cost.kind is kind] for costs in (replays, plain))
-        if min(len(ours), len(theirs)) >= FEWEST:
+        fewest = min(len(ours), len(theirs))
+        if fewest >= FEWEST:
             medians = Figures(statistics.median(ours), statistics.median(theirs), kind is Kind.BACK)
-            found.append((medians, min(theirs) > CLEAR * max(ours)))
-    if not found or (walks and not found[0][0].walked):
+            lost = fewest >= FEWEST_LOST and min(ours) > CLEAR * max(theirs) and medians.lost
+            found.append(Verdict(medians, medians.lost, lost or min(theirs) > CLEAR * max(ours)))
+    if not found or (walks and not found[0].figures.walked):
         return None
-    return Verdict(found[0][0], all(each.lost for each, _ in found), all(clear for _, clear in found))
+    lost = all([each.lost for each in found])
+    clear = all([each.clear and each.lost is lost for each in found])
+    return Verdict(found[0].figures, lost, clear)
 
 
 def told(seconds: float) -> str:

@@ -21,9 +21,11 @@ asked, and one whose results live on unwalked.
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable
 from enum import Enum
+from itertools import islice
 from typing import Any, NamedTuple
 
 import torch
@@ -32,8 +34,14 @@ from torch.compiler import is_dynamo_compiling
 from ...arguments import TENSOR, Call, leaves_of, tracing
 from ...autograd.graph import Node, newest_age
 from ...backends.protocol import Backend, Timing
+from ...conditions import reached
 from ...program import after_pass, current_pass, history_of, node_age, tells_passes
 from ...pytorch import plain_functions
+
+MOST_INSIDE = 1024
+"""Objects that are looked at within a result; what holds more than a result should is not searched."""
+
+_ENDS = frozenset({type, types.FunctionType, types.MethodType, types.ModuleType})
 
 
 class Kind(Enum):
@@ -59,10 +67,12 @@ class Upstream(NamedTuple):
     Attributes:
         nodes: The nodes that made arguments.
         ends: Those of them that autograd runs after all nodes of the call.
+        newest: The age of the youngest node that was there before the call.
     """
 
     nodes: frozenset[Node]
     ends: tuple[Node, ...]
+    newest: int
 
     @classmethod
     def of(cls, call: Call, device: torch.device) -> Upstream:
@@ -72,11 +82,11 @@ class Upstream(NamedTuple):
             for leaf, kind in zip(call.leaves, call.kinds, strict=True)
             if kind is TENSOR and (node := history_of(leaf)) is not None
         ]
-        if not made:
-            return cls(frozenset(), ())
         newest = newest_age()  # another thread may number its nodes higher
+        if not made:
+            return cls(frozenset(), (), newest)
         ends = {node: None for node, where in made if where == device and node_age(node) <= newest}
-        return cls(frozenset([node for node, _ in made]), tuple(ends))
+        return cls(frozenset([node for node, _ in made]), tuple(ends), newest)
 
 
 class Stage(Enum):
@@ -96,7 +106,7 @@ class RoundTrip:
         self._stage = Stage.AHEAD
         begin, end = _Begin(self), _End(self)
         self._begin = weakref.ref(begin)
-        nodes = _nodes_of(value) - upstream.nodes if tells_passes() else ()
+        nodes = _nodes_of(value, upstream) if tells_passes() else ()
         hooks: list[tuple[Node, Callable[[Any], None]]] = [(node, begin) for node in nodes]
         if hooks:
             hooks += [(node, end) for node in upstream.ends]
@@ -178,8 +188,18 @@ class _End:
             trip.end()
 
 
-def _nodes_of(value: Any) -> set[Node]:
-    """The nodes that made the results."""
+def _nodes_of(value: Any, upstream: Upstream) -> set[Node]:
+    """The nodes that made the results, also those within objects of other libraries."""
     with plain_functions():
-        found = [history_of(leaf) for leaf in leaves_of(value) if isinstance(leaf, torch.Tensor)]
-    return {node for node in found if node is not None}
+        leaves = leaves_of(value)
+        objects = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor)]
+        inside = islice(reached(objects, _ENDS), MOST_INSIDE) if objects else ()
+        nodes = {history_of(leaf) for leaf in leaves if isinstance(leaf, torch.Tensor)}
+        nodes |= {
+            node
+            for each in inside
+            if isinstance(each, torch.Tensor)
+            and (node := history_of(each)) is not None
+            and node_age(node) > upstream.newest
+        }
+    return {node for node in nodes if node is not None} - upstream.nodes
