@@ -37,6 +37,33 @@ _COMPUTED = (
     "(alone({a}) is alone({b})) * 1", "Sized({a}).size()", "getattr(Box({a}), 'v')",
     "format({a}, '.2f').count('1')",
 )  # fmt: skip
+WRITTEN = (
+    "str({a})", "repr({a})", "format({a}, '.3g')", "(lambda z: f'{{z}}')({a})", "'%s of %.1f' % ({a}, {b})",
+    "(lambda z, q: f'{{z:.2f}} of {{q}}')({a}, {b})", "('%d' % min(abs({a}), 1e6))", "'%s' % {a}",
+    "'{{}} {{:.2e}}'.format({a}, {b})", "(lambda z: f'{{z!r:>9}}|{{z!s}}|{{z!a}}')({a})", "({t} + '!')",
+    "({t} + {t})", "'-'.join([{t}, str({b})])", "(lambda z: f'{{z}}')({t})", "'{{1}}{{0}}'.format({a}, {t})",
+    "(lambda z: f'{{z:n}}')({a})", "'{{0:n}}'.format({a})", "'%(n)s' % {{'n': {a}}}", "({t} or 'none')",
+    "[{t}, 'a'][0]", "{{'k': {t}}}['k']", "max({t}, {t})", "{t}[:2]", "{t}.upper()", "Box({t}).v", "str({t})",
+    "(lambda z, q: f'{{z:{{q}}}}')({a}, '.1f')", "'%s%%' % {t}", "alone({t})", "copy.copy({t})", "({t} * 2)",
+    "str(int({a}) % 10)", "(lambda z: f'{{z % 10}}')(int({a}))", "sorted([{t}, '5'])[0]", "str(not {a})",
+    "str(np.float32({a}))", "(lambda z: f'{{z:>{{len(z) + 1}}}}')({t})", "'{{0.real}}'.format({a})",
+)  # fmt: skip
+"""Numbers written as text."""
+LOOKS = (
+    "len({t})", "({t} == '0') * 1", "('1' in {t}) + 0", "{t}.count('1')", "{{{t}: 1}}.get('0', 2)",
+    "({t} < '5') * 1", "sum(map(ord, {t})) % 7", "len({{{t}, '0'}})", "(hash({t}) == hash('0')) * 1",
+    "(1 if {t} else 2)", "len({t}.encode())", "getattr(SimpleNamespace(**{{'q' + {t}: 5}}), 'q0', 3)",
+    "(lambda **z: len(str(z)))(**{{'k' + {t}: 1}})", "{t}.__len__()", "int({t}.isdigit())",
+    "ord(({t} + 'x')[0])",
+    "len(list({t}))", "(copy.copy({t}) == {t}) * 1", "len([z for z in {t} if z in '05'])",
+    "len({t}.split('.'))",
+    "matched({t})", "raised({t})", "len(tuple(enumerate({t})))", "int(not {t})", "len({t}.join('ab'))",
+    "(isinstance({t}, str) * 2)", "len(yielding({t}))", "(Pair({t}, 1) == Pair('0', 1)) * 1",
+    "len(Named({t}).name)",
+    "({t} in ('0', '1.0')) * 1", "({t} in {{'0': 1}}) * 1", "len(bytes({t}, 'ascii', 'replace'))",
+    "len(eval(repr({t})))", "len(format({t}, '>12'))", "len({t}.replace('0', ''))", "(({t} is {t}) and 0)",
+)  # fmt: skip
+"""Looks at such a text, which give a number."""
 _OPERATIONS = (
     "x * {n}", "x + {n}", "{n} - x", "x / ({n} or 1)", "{n} / (x + 3)", "x.add(y, alpha={n})",
     "x.clone().add_(y, alpha={n})", "x.clone().addcmul_(x, y, value={n})", "torch.lerp(x, y, {f})",
@@ -72,8 +99,11 @@ _WRITES = (
     "self.d['q'] = {n}", "LIST[1] = {n}", "self.lr = self.lr * 0.97", "self.buf.add_(1)",
     "self.pair = ({n}, [{n}])", "self.cache[:, self.step % 7] = x", "self.cache[:, int(abs({n})) % 7] = y",
     "self.cache[..., self.step % 7] = {f}",
+    "HIST.append({t})", "GROUP['text'] = {t}", "self.name = {t}", "self.pair = ({t}, [{t}])",
+    "self.d['t'] = {t}",
+    "HIST[:] = [{t}]", "GROUP.setdefault({t}[:1], 0)", "setattr(self, 'n' + {t}[:1], 1)",
 )  # fmt: skip
-_TEXT = """
+SCENE = """
 import copy, math, torch, collections, numpy as np
 from functools import partial, reduce
 from types import SimpleNamespace
@@ -100,6 +130,20 @@ def summed(a):
         yield a
         yield a + 1
     return sum(each())
+class Named:
+    def __init__(self, name): self.name = name
+    def __eq__(self, other): return self.name == other.name
+def matched(text):
+    match text:
+        case '0': return 1
+        case _: return 2
+def raised(text):
+    try: raise ValueError(text)
+    except ValueError as error: return len(str(error))
+def yielding(text):
+    def each():
+        yield text
+    return ''.join(each())
 TABLE = [1.0, 2.5, 4]
 def make():
     cfg, GROUP, LIST, HIST, CELL = SimpleNamespace(beta=0.9), {'lr': 0.1, 'last': 0}, [1.5, 2], [], 3
@@ -119,7 +163,7 @@ BODY
 """
 
 
-PIECES = {*_NUMBERS, *_FIXED, *_READ, *_COMPUTED, *_OPERATIONS, *_WRITES}
+PIECES = {*_NUMBERS, *_FIXED, *_READ, *_COMPUTED, *WRITTEN, *LOOKS, *_OPERATIONS, *_WRITES}
 
 
 class Writer:
@@ -143,8 +187,16 @@ class Writer:
             return self.choose([*_NUMBERS, *[f"v{each}" for each in range(self.variables)]])
         if chance < 0.45:
             return self.choose(_FIXED)
+        if chance > 0.97:
+            return self.choose(LOOKS).format(t=self.text(depth + 1))
         a, b, c = (self.number(depth + 1) for _ in range(3))
         return self.choose(_COMPUTED).format(a=a, b=b, c=c)
+
+    def text(self, depth: int = 0) -> str:
+        pieces = WRITTEN if depth < 3 else [each for each in WRITTEN if "{t}" not in each]
+        chosen = self.choose(pieces)
+        t = self.text(depth + 1) if "{t}" in chosen else ""
+        return chosen.format(a=self.number(depth + 1), b=self.number(depth + 1), t=t)
 
     def body(self) -> str:
         lines, results = [], 0
@@ -154,7 +206,9 @@ class Writer:
                 lines.append(f"v{self.variables} = {n}")
                 self.variables += 1
             elif kind < 0.42:
-                lines.append(self.choose(_WRITES).format(n=n, f=f"float({n})"))
+                chosen = self.choose(_WRITES)
+                t = self.text() if "{t}" in chosen else ""
+                lines.append(chosen.format(n=n, f=f"float({n})", t=t))
             elif kind < 0.5:
                 lines.append(f"if {n} > {self.number()}: x = x + {self.number()}")
             elif kind < 0.55:
@@ -163,7 +217,8 @@ class Writer:
                 lines.append(f"r{results} = {self.choose(_OPERATIONS).format(n=n, f=f'float({n})')}")
                 results += 1
         found = ", ".join([f"r{each}" for each in range(results)])
-        lines.append(f"return [{found}], {self.number()}, {{'a': {self.number()}}}")
+        given = self.text() if self.random.random() < 0.4 else self.number()
+        lines.append(f"return [{found}], {self.number()}, {{'a': {given}}}")
         return "\n".join(["            " + line for line in lines])
 
 
@@ -203,7 +258,7 @@ def play(seed: int, device: torch.device, calls: int = 14) -> tuple[int, str]:
     Returns:
         How many calls were replayed, and what differs: nothing, most of the time.
     """
-    text = _TEXT.replace("BODY", Writer(seed).body())
+    text = SCENE.replace("BODY", Writer(seed).body())
     names: list[dict[str, Any]] = [{}, {}]
     for each in names:
         exec(compile(text, f"<numbers {seed}>", "exec"), each)

@@ -23,6 +23,8 @@ OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
 """Types of numbers that are followed."""
 TRUTHS: frozenset[type] = frozenset({bool, numpy.bool_})
+TEXTS: frozenset[type] = frozenset({str})
+"""Types of what numbers are written as, which are followed as they are."""
 _NUMPY = "numpy."
 LARGEST = 200
 """Operands in an expression; a number that took more to compute is known by its value."""
@@ -80,6 +82,19 @@ UNITS_OF_MEMBERS: Mapping[Any, str] = {getattr(numpy, name): f"numpy.{name} of m
 """The same, of functions in Python."""
 
 
+WRITES: Mapping[Any, str] = {
+    format: "format", str: "str", repr: "repr", ascii: "ascii", str.format: "str.format", str.join: "join",
+}  # fmt: skip
+"""Functions that write numbers as text, or make one text of several."""
+JOINED = "joined"
+"""Texts behind one another, as an f-string has them."""
+_CONVERTED: Mapping[str, Callable[..., str]] = {
+    f"format {each.__name__}": partial(lambda write, value, *form: format(write(value), *form), each)
+    for each in (str, repr, ascii)
+}
+"""What an f-string does behind ``!s``, ``!r`` and ``!a``."""
+
+
 def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda *members: function(members)
 
@@ -92,6 +107,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     FROM_TABLE: operator.getitem,
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
+    **{name: function for function, name in WRITES.items()}, **_CONVERTED,
+    JOINED: lambda *texts: "".join(texts),
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
     **APPLIED_TO_ARRAYS,
 }  # fmt: skip

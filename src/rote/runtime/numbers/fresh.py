@@ -6,7 +6,7 @@ same type and the same bits: nothing but ``is`` tells it from the original.
 
 Of a small integer Python itself makes no second object. One is allocated as Python allocates integers, and
 the bytes behind its head are copied. That was tried with CPython 3.11; where it does not give an equal
-integer, small integers are not followed.
+integer, small integers are not followed. The same goes for texts of one character.
 """
 
 from __future__ import annotations
@@ -31,8 +31,37 @@ def fresh(value: Any) -> Any:
         return float_of(float_bits(value))
     if isinstance(value, numpy.generic):
         return value.copy()
+    if type(value) is str:
+        return value[:1] + value[1:] if len(value) > 1 else _letter(value)
     made, again = value + _LARGE - _LARGE, value + _LARGE - _LARGE
     return made if made is not again else _small(made)
+
+
+def _letter(value: str) -> str | None:
+    return _written(value) if value.isascii() and value and _writes_letters() else None
+
+
+@cache
+def _writes_letters() -> bool:
+    """Whether a text of one character can be made that is an object of its own."""
+    made = [(_written(letter), letter) for letter in ("0", "a", "~")] if _has_pythonapi() else []
+    as_expected = [
+        copy == letter and copy is not letter and copy + "" == letter and hash(copy) == hash(letter)
+        for copy, letter in made
+    ]
+    return bool(made) and all(as_expected)
+
+
+def _written(letter: str) -> str:
+    make = ctypes.pythonapi.PyUnicode_New
+    make.restype, make.argtypes = ctypes.py_object, (ctypes.c_ssize_t, ctypes.c_uint32)
+    made = make(1, 127)
+    ctypes.memmove(id(made) + sys.getsizeof("") - 1, letter.encode(), 1)  # behind the head of such a text
+    return made
+
+
+def _has_pythonapi() -> bool:
+    return sys.implementation.name == "cpython" and hasattr(ctypes, "pythonapi")
 
 
 def _small(value: int) -> int | None:
@@ -42,7 +71,7 @@ def _small(value: int) -> int | None:
 @cache
 def _copies() -> bool:
     """Whether a copy of a small integer is one."""
-    if sys.implementation.name != "cpython" or not hasattr(ctypes, "pythonapi"):
+    if not _has_pythonapi():
         return False
     numbers = (-5, -1, 0, 1, 7, 255, 256)
     copies = [_copied(number) for number in numbers]

@@ -47,6 +47,7 @@ from .expressions import (
     KINDS,
     LARGEST,
     STRICT,
+    TEXTS,
     TRUTHS,
     Applied,
     Expression,
@@ -67,7 +68,11 @@ _LARGEST_SUMMAND = 1 << 62
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
-_FOLLOWED = KINDS | {numpy.ndarray}
+_SEQUENCES = frozenset({list, tuple})
+_FOLLOWED = KINDS | TEXTS | {numpy.ndarray}
+_MADE = TEXTS | {numpy.ndarray}
+"""Types of what is followed only if it was computed."""
+_RESULTS = KINDS | TRUTHS | TEXTS
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -221,7 +226,8 @@ class TrackedNumbers:
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
-        if any([self.expression(each) is not None for each in operands]):
+        parts = [each for value in operands for each in (value if type(value) in _SEQUENCES else (value,))]
+        if any([self.expression(each) is not None for each in parts]):
             self._operands = function, operands
 
     def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
@@ -274,7 +280,7 @@ class TrackedNumbers:
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in KINDS else None
+        found = self._known.get(identity(value)) if type(value) in KINDS | TEXTS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
@@ -299,7 +305,7 @@ class TrackedNumbers:
                 self.stop("an array is written by a function of numpy's")
             return result
         made = Applied.to(function, *found)
-        if made.size > LARGEST or not (type(result) in KINDS | TRUTHS or is_array(result)):
+        if made.size > LARGEST or not (type(result) in _RESULTS or is_array(result)):
             self.pin_inside(*operands)
             return result
         self._steps[made] = None
@@ -617,7 +623,7 @@ class TrackedNumbers:
         while left:
             value = left.pop()
             kind = type(value)
-            if kind in KINDS or (kind is numpy.ndarray and self.expression(value) is not None):
+            if kind in KINDS or (kind in _MADE and self.expression(value) is not None):
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):

@@ -9,7 +9,8 @@ The first version has for each operation the first alternative that passes the g
 whole, it goes as a whole. Then come versions that differ from the best one so far in operations of one kind:
 another alternative that passes, or the operator itself. What is not faster goes. The kinds with most
 operations come first, and nothing is tried that the ledger of the callable does not allow, nor more than
-``MOST_VERSIONS``. Each version costs a run of the stretch (its gate) and a capture, in one call.
+``MOST_VERSIONS``, nor behind ``MOST_IN_VAIN`` that were not faster. Each version costs a run of the stretch
+(its gate) and a capture, in one call: for a policy of 6,000 operations that call takes seconds.
 
 Where nothing is timed (``keep=True``), the first version stays, and there are no others.
 """
@@ -33,6 +34,8 @@ from .gate import Gate, kind_of
 
 MOST_VERSIONS = 16
 """Versions of a stretch that are timed."""
+MOST_IN_VAIN = 4
+"""Versions in a row that were not faster; where kinds with most operations gain nothing, others gain less."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,7 @@ class Choosing:
         self._next: dict[int, _Used] = {}
         self._left: list[_Version] = []
         self._tried: tuple[ExactStretch, dict[int, _Used]] | None = None
-        self._versions = 0
+        self._versions = self._in_vain = 0
 
     @property
     def offered(self) -> bool:
@@ -222,6 +225,7 @@ class Choosing:
             return
         (stretch, used), self._tried = self._tried, None
         stays = any([each is stretch for each in settled])
+        self._in_vain = 0 if stays else self._in_vain + 1
         if stays:
             self._best = used
         if self._versions == 1 and self._first is not None:
@@ -254,7 +258,8 @@ class Choosing:
 
     def has_next(self, *, allowed: bool) -> bool:
         """Whether another version is to be tried."""
-        return self._first is None or (allowed and bool(self._left) and self._versions < MOST_VERSIONS)
+        more = self._versions < MOST_VERSIONS and self._in_vain < MOST_IN_VAIN
+        return self._first is None or (allowed and bool(self._left) and more)
 
 
 def _is_there(request: KernelRequest) -> bool:

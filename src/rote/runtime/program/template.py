@@ -211,7 +211,10 @@ def _resolved(leaf: OutputLeaf) -> OutputLeaf:
     number = leaf.value.value
     if type(number) is numpy.ndarray:
         return OutputLeaf(VALUE, array_token(number), value=number)
-    token = exact(number) if isinstance(number, numpy.number) else (type(number), number_of(number))
+    if isinstance(number, numpy.number):
+        token = exact(number)
+    else:
+        token = (type(number), number if type(number) is str else number_of(number))
     return OutputLeaf(VALUE, token, value=number)
 
 

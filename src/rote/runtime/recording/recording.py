@@ -308,7 +308,7 @@ class Recording:
         tiers.awaited, self.contest = True, Contest()
         if not (tiers.open or tiers.waiting):
             self.improve_at(self.replays)
-        self.compare_at(self.replays + 2 * FIRST_TIER)
+        self.compare_at(self.replays + FIRST_TIER)
         return True
 
     def settle_tiers(self) -> None:

@@ -38,7 +38,7 @@ _GLOBALS = partial(globals)
 """A profiler is not told of what ``partial`` calls."""
 _NAMED = frozenset({
     "attribute", "super_attribute", "name", "store_attribute", "delete_attribute", "store_name",
-    "delete_name", "imported", "binary", "match_class", "raised",
+    "delete_name", "imported", "binary", "match_class", "raised", "text",
 })  # fmt: skip
 """Notes that are told the instruction's own argument as well."""
 _OF_OPERANDS = frozenset({
@@ -70,6 +70,9 @@ _EMPTY, _POP = write(opmap["PUSH_NULL"]), write(opmap["POP_TOP"])
 _MORE_STACK = 8
 _WITH_SPEC = 4
 """Flag of ``FORMAT_VALUE``: a format lies above the value."""
+_CONVERTS = frozenset({"FORMAT_VALUE", "CONVERT_VALUE"})
+_CONVERSIONS = ("", "str", "repr", "ascii")
+"""How these write a value, by the low bits of their argument."""
 _CALLS = frozenset({"CALL", "CALL_KW", "CALL_FUNCTION_EX"})
 _BEFORE_CALLS = frozenset({"KW_NAMES", "PRECALL"})
 """They belong to the call behind them, and nothing may be called in between."""
@@ -261,6 +264,9 @@ class _Writer:
             return BINARY[each.argument]
         if noted.note in ("match_class", "raised"):
             return each.argument
+        if noted.note == "text":
+            converted = _CONVERSIONS[each.argument & 3] if each.name in _CONVERTS else ""
+            return converted if each.name == "CONVERT_VALUE" else f"format {converted}".strip()
         return self._code.co_names[each.argument >> _BESIDE_NAME.get(each.name, 0)]
 
     def _gather(self, each: Instruction) -> bytes:

@@ -790,6 +790,15 @@ def unary(trace: Trace, value: Any) -> None:
         _overridden(trace, value, ("__neg__", "__pos__", "__invert__"))
 
 
+def formatted(trace: Trace, how: str, value: Any, *_: Any) -> None:
+    """Note that an instruction writes a value as text."""
+    text(trace, value)
+
+
+def joined(trace: Trace, *given: Any) -> None:
+    """Texts become one: nothing of the call's is read."""
+
+
 def text(trace: Trace, value: Any, *_: Any, asks: tuple[str, ...] = ("__str__", "__format__")) -> None:
     """Note that a value and its members are formatted; ``asks`` are the methods tried before ``__repr__``."""
     for part in content(trace, value, _TEXTS):

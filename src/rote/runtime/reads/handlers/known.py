@@ -79,7 +79,7 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
     return not any([given.is_one(each) or given.is_tuple(each) for each in (left, right)])
 
 
-def is_plain_text(trace: Trace, value: Any, *_: Any) -> bool:
+def is_plain_text(trace: Trace, how: str, value: Any, *_: Any) -> bool:
     """Whether the value is immutable, so that its text needs no note."""
     return type(value) in PLAIN_TYPES
 

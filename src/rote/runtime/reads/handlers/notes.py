@@ -110,7 +110,8 @@ _NOTES: dict[str, _Row] = {
     "same": _Row(
         "left, right", containers.same, "type(left) is not type(right)", also=known.is_known_identity
     ),
-    "text": _Row("value, *form", containers.text, also=known.is_plain_text),
+    "text": _Row("how, value, *form", containers.formatted, also=known.is_plain_text),
+    "joined": _Row("*given", containers.joined, "True"),
     "pairs": _Row("*given", containers.paired, also=known.are_known_pairs),
     "members": _Row("*given", containers.keyed, also=known.are_known_keys),
     "bounds": _Row("*given", containers.bounds, also=known.are_plain),

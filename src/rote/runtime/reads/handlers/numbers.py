@@ -21,6 +21,7 @@ from __future__ import annotations
 import abc
 import bisect
 import builtins
+import io
 import itertools
 import operator
 import sys
@@ -31,6 +32,7 @@ from functools import cache, partial
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from pathlib import Path
+from string import Formatter
 from types import (
     BuiltinFunctionType,
     FrameType,
@@ -57,16 +59,19 @@ from ...numbers import (
     FROM_TABLE,
     FUNCTION,
     ITEM,
+    JOINED,
     KINDS,
     METHOD,
     METHODS,
     NAME_OF,
     OF_MEMBERS,
     TELL_TIME,
+    TEXTS,
     TRUTHS,
     UNARY,
     UNITS,
     UNITS_OF_MEMBERS,
+    WRITES,
     Draw,
     TrackedNumbers,
     index_form,
@@ -76,6 +81,7 @@ from ...numbers import (
 )
 from ...objects import ARRAY_FACTS, is_of_pybind, pointer_of
 from ...pytorch import calls_python
+from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import lookup
@@ -88,7 +94,12 @@ _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDi
 """Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
-_GIVEN = _NUMBERS | {list, tuple, type(None), numpy.ndarray}
+_WRITTEN = frozenset({int, float, bool, str})
+"""Types of what becomes text in one way only, whatever is set in Python or numpy."""
+_OF_TEXTS: Mapping[str, tuple[type, ...]] = {"ADD": (str,), "REMAINDER": (*_WRITTEN, tuple)}
+"""Operators that make a text of a text and of something of these types."""
+_COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
+_GIVEN = _COMPUTED | {list, tuple, type(None)}
 """Types of what is changed where a call has given it."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
@@ -193,6 +204,12 @@ _SLOTS_OF_C = frozenset({
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
 
+_TOLD_BEFORE = frozenset({
+    "BINARY_SUBSCR", "BINARY_SLICE", "IS_OP", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC",
+    "CONVERT_VALUE", "BUILD_STRING",
+})  # fmt: skip
+"""Instructions of which the note says what they compute."""
+
 _RUNTIME = str(Path(__file__).parents[2])
 """Where code lies that stands around a traced call, and looks at no object of the user's for a number."""
 
@@ -253,7 +270,7 @@ class TrackingNotes:
 
     def _leaves(self, value: Any) -> None:
         numbers = self._numbers()
-        if numbers is not None and (type(value) in KINDS or type(value) in _CONTAINERS):
+        if numbers is not None and (type(value) in KINDS | TEXTS or type(value) in _CONTAINERS):
             numbers.pin_inside(value)
 
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
@@ -261,7 +278,7 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             return self._given
-        if kind in ("BINARY_SUBSCR", "BINARY_SLICE", "IS_OP"):
+        if kind in _TOLD_BEFORE:
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
             return partial(self._computed, operator.removeprefix("INPLACE_"))
@@ -279,7 +296,7 @@ class TrackingNotes:
         return self._computed("", value)
 
     def _computed(self, function: str, value: Any) -> Any:
-        if type(value) not in _NUMBERS and type(value) is not numpy.ndarray:
+        if type(value) not in _COMPUTED:
             return value
         profiler = get_profile()
         if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
@@ -338,6 +355,8 @@ def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> 
 def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, key)
+    elif type(owner) in TEXTS:
+        numbers.pin_inside(owner, key)
     elif type(owner) is numpy.ndarray and numbers.expression(owner) is not None:
         form = index_form(key)
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
@@ -392,10 +411,32 @@ def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, othe
         _written(numbers, one)
         numbers.pin_inside(other)
         return
+    if _makes_text(operator.removeprefix("INPLACE_"), one, other):
+        numbers.compute_next("", (one, other))
+        return
     joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
     merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
     if not joined and not merged:
         _operands(trace, numbers, (one, other))
+
+
+def _makes_text(operator: str, text: Any, other: Any) -> bool:
+    """Whether an operator makes a text of one, and of what is written in one way only."""
+    if type(text) is not str or type(other) not in _OF_TEXTS.get(operator, ()):
+        return False
+    return type(other) is not tuple or all([type(each) in _WRITTEN for each in other])
+
+
+def _formatted(trace: Trace, numbers: TrackedNumbers, how: str, value: Any, *form: Any) -> None:
+    """An f-string writes a value; ``n`` in a format asks the locale."""
+    if type(value) in _WRITTEN and not any(["n" in each for each in form]):
+        numbers.compute_next(how, (value, *form))
+    elif not numbers.pin_inside(value, *form):
+        numbers.stop("an object is written as text")
+
+
+def _joined(trace: Trace, numbers: TrackedNumbers, *texts: Any) -> None:
+    numbers.compute_next(JOINED, texts)
 
 
 def _written(numbers: TrackedNumbers, array: Any) -> None:
@@ -481,7 +522,8 @@ _HANDLERS: dict[str, Handler] = {
     "store_slice": _store_slice,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
-    "call": _called, "call_spread": _called_spread, "iterate": _iterates, "advance": _iterates,
+    "text": _formatted, "joined": _joined, "call": _called, "call_spread": _called_spread,
+    "iterate": _iterates, "advance": _iterates,
     **dict.fromkeys((
         "name", "cell", "enter", "merged", "imported", "super_attribute", "store_name",
         "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
@@ -512,6 +554,8 @@ def _call(
     applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays else None
     if applied is not None:
         numbers.computes_apart(*applied, trace.running.frame())
+        return
+    if _is_shown(trace, function, args, names):
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
@@ -610,7 +654,9 @@ def _into_python(
 
 def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
     """A class is called."""
-    if kind is map or any([kind in known for known in (CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]):
+    if kind is map or any(
+        [kind in known for known in (WRITES, CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]
+    ):
         _into_c(trace, numbers, kind, args, named)
         return
     if kind is str and args and type(args[0]) is type:  # its name
@@ -651,7 +697,9 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         owner, described = function.__self__, _descriptor(function)
         if described is not None:
             function, args = described, (owner, *args)
-    if function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
+    if function in WRITES and not named and _writes(function, args):
+        numbers.compute_next(WRITES[function], args)
+    elif function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
         numbers.compute_next(CALLED[function], args)
     elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
         numbers.compute_next(OF_MEMBERS[function], members)
@@ -687,6 +735,35 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _is_shown(trace: Trace, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> bool:
+    """Whether C prints numbers and texts to the standard stream, if that is of C: no replay repeats it."""
+    if function is not print or "file" in names or trace.writes.wrote(STATE_ITEM, vars(sys), "stdout"):
+        return False
+    in_c = lookup.find(type(sys.stdout), "write").value is io.TextIOWrapper.write
+    return in_c and all([type(each) in _WRITTEN for each in args])
+
+
+def _writes(function: Any, args: tuple[Any, ...]) -> bool:
+    """Whether a function writes as text what is written in one way only."""
+    if function is str.join:
+        texts = args[1] if len(args) == 2 and type(args[0]) is str and type(args[1]) in _JOINED else (None,)
+        return all([type(each) is str for each in texts])
+    if not args or not all([type(each) in _WRITTEN for each in args]):
+        return False
+    if function is str.format:
+        return type(args[0]) is str and _is_simple(args[0])
+    return function is not format or all(["n" not in each for each in args[1:]])
+
+
+def _is_simple(form: str) -> bool:
+    """Whether fields of a format name whole arguments by their places, and none asks the locale."""
+    try:
+        fields = [(name, spec) for _, name, spec, _ in Formatter().parse(form) if name is not None]
+    except ValueError:
+        return False
+    return all([(not name or name.isdecimal()) and "n" not in (spec or "") for name, spec in fields])
 
 
 def _has_a_place(numbers: TrackedNumbers, args: tuple[Any, ...]) -> bool:
@@ -800,6 +877,7 @@ def _answers(found: Any) -> bool:
 
 def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
     """C asks an object by methods: what they return is looked at where they return it, by their names."""
+    numbers.pin(value)
     if type(value) in _CONTAINERS or type(value) in _NUMBERS or value is None or is_data(value):
         return
     for name in names:

@@ -29,13 +29,13 @@ from enum import Enum
 from .figures import Figures, Verdict, judge
 from .roundtrip import Cost, Kind, RoundTrip
 
-FIRST_ROUND = 32
+FIRST_ROUND = 64
 """Replays of a recording before the first round."""
 
 NEVER = sys.maxsize
 """Replays at which nothing is asked any more."""
 
-FACTOR = 16
+FACTOR = 8
 CONFIRM = 16
 """Replays from a lost round to the next."""
 
