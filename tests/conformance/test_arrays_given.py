@@ -256,7 +256,7 @@ def test_an_argument_that_is_read_past_pytorch(device, look):
     def make():
         def act(a):
             found = look(a)
-            return torch.from_numpy(a).to(device) * 2, str(found)
+            return torch.from_numpy(a).to(device) * 2, str([found])
 
         return act
 
@@ -276,7 +276,7 @@ def test_an_array_of_a_tensor_that_is_read_past_pytorch(device, look, before):
                 look(numpy.ones(4, numpy.float32))
             a = (x * 2).cpu().numpy()
             found = look(a)
-            return a, str(found)
+            return a, str([found])  # a number alone is written by replays
 
         return act
 
