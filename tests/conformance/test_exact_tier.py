@@ -115,7 +115,7 @@ def test_one_that_loses_is_dropped(device, monkeypatch):
 
     monkeypatch.setattr(Tiers, "use", timed)
     held = 0
-    for number, args in enumerate(rows(device, 63)):
+    for number, args in enumerate(rows(device, 40)):
         if number == 3:
             held = g.report().bytes_held
             soon(g)
