@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import itertools
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
+from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
@@ -130,3 +132,36 @@ def test_logs_of_a_training_step(device):
             x = torch.randn(3, 8, device=device)
             assert g(x) == plain(x) and vars(state) == vars(expected)
     assert g.report().replayed >= 50, g.explain()
+
+
+BESIDE = {
+    "the name of a class": lambda s: str(type(s)),
+    "a path": lambda s: f"{PurePath('a')}",
+    "a size": lambda s: f"{torch.Size([1, 2])}",
+}
+
+
+@pytest.mark.parametrize("write", BESIDE.values(), ids=BESIDE)
+def test_what_holds_no_number_stands_in_no_way(device, write):
+    def fn(x, s):
+        return x * s, len(write(s)), f"{s:.2f}"
+
+    g = rote.graph(fn, keep=True)
+    for number in range(12):
+        x, s = torch.full((3,), float(number), device=device), 0.5 + number
+        (ours, *told), (theirs, *expected) = g(x, s), fn(x, s)
+        assert torch.equal(ours, theirs) and told == expected
+    assert g.report().replayed >= 4, g.explain()
+
+
+@pytest.mark.parametrize(
+    "held", [deque, lambda held: OrderedDict(a=held[0]), lambda held: SimpleNamespace(a=held[0])]
+)
+def test_what_c_writes_of_an_object_is_looked_at(device, held):
+    def fn(x, s):
+        return x * len(f"{held([s])}")
+
+    g = rote.graph(fn, keep=True)
+    for number in range(16):
+        x, s = torch.full((3,), float(number), device=device), 10**number
+        assert torch.equal(g(x, s), fn(x, s))

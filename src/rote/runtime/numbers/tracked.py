@@ -18,6 +18,7 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -226,8 +227,8 @@ class TrackedNumbers:
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
-        parts = [each for value in operands for each in (value if type(value) in _SEQUENCES else (value,))]
-        if any([self.expression(each) is not None for each in parts]):
+        members = (each for value in operands if type(value) in _SEQUENCES for each in value)
+        if any(self.expression(each) is not None for each in itertools.chain(operands, members)):
             self._operands = function, operands
 
     def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:

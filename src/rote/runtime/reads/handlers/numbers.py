@@ -431,8 +431,15 @@ def _formatted(trace: Trace, numbers: TrackedNumbers, how: str, value: Any, *for
     """An f-string writes a value; ``n`` in a format asks the locale."""
     if type(value) in _WRITTEN and not any(["n" in each for each in form]):
         numbers.compute_next(how, (value, *form))
-    elif not numbers.pin_inside(value, *form):
-        numbers.stop("an object is written as text")
+    elif not numbers.pin_inside(value, *form) and not _writes_itself(type(value)):
+        numbers.stop(f"a {type(value).__name__} is written as text by C")
+
+
+def _writes_itself(kind: type) -> bool:
+    """Whether Python code, which is followed, writes an object as text; or nobody but ``object`` does."""
+    found = [lookup.find(kind, name) for name in ("__format__", "__str__", "__repr__")]
+    own = next((each.value for each in found if each.owner is not object), None)
+    return own is None or type(own) is FunctionType
 
 
 def _joined(trace: Trace, numbers: TrackedNumbers, *texts: Any) -> None:
@@ -654,13 +661,12 @@ def _into_python(
 
 def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
     """A class is called."""
-    if kind is map or any(
-        [kind in known for known in (WRITES, CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)]
-    ):
-        _into_c(trace, numbers, kind, args, named)
-        return
     if kind is str and args and type(args[0]) is type:  # its name
         numbers.pin_inside(*args[1:])
+        return
+    known = (WRITES, CALLED, _MOVES, _ITERATES, _CONSUMES, _FILLS)
+    if kind is map or any([kind in each for each in known]):
+        _into_c(trace, numbers, kind, args, named)
         return
     maker = lookup.find(type(kind), "__call__").value
     if type(maker) is FunctionType:  # of its metaclass
