@@ -70,10 +70,11 @@ _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
 _SEQUENCES = frozenset({list, tuple})
-_FOLLOWED = KINDS | TEXTS | {numpy.ndarray}
+_SCALARS = KINDS | TEXTS
+_FOLLOWED = _SCALARS | {numpy.ndarray}
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
-_RESULTS = KINDS | TRUTHS | TEXTS
+_RESULTS = _SCALARS | TRUTHS
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -281,7 +282,7 @@ class TrackedNumbers:
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in KINDS | TEXTS else None
+        found = self._known.get(identity(value)) if type(value) in _SCALARS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:

@@ -90,6 +90,8 @@ from .containers import content, whole
 
 _NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_LOOKED_INTO = KINDS | TEXTS | _CONTAINERS
+"""Types of what leaves Python code with numbers that C may look at."""
 _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDict[Any, Any]().values())})
 """Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
@@ -270,7 +272,7 @@ class TrackingNotes:
 
     def _leaves(self, value: Any) -> None:
         numbers = self._numbers()
-        if numbers is not None and (type(value) in KINDS | TEXTS or type(value) in _CONTAINERS):
+        if numbers is not None and type(value) in _LOOKED_INTO:
             numbers.pin_inside(value)
 
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
