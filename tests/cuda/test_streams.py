@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
 import torch
@@ -94,3 +95,223 @@ def test_a_forked_process_is_refused():
     message = os.read(read, 4096).decode()
     assert message.startswith("EnvironmentError_: this process was forked") and '"spawn"' in message
     assert torch.equal(g(x), x * 2)
+
+
+# ---------------------------------------------------------------------- streams of the call's own
+
+
+class OwnStream:
+    """A stream and an event, for the programs below."""
+
+    def __init__(self):
+        self.stream, self.event = torch.cuda.Stream(), torch.cuda.Event()
+        self.buffer = torch.zeros(256, 256, device="cuda")
+
+
+def forked_and_joined(own, x):
+    own.stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(own.stream):
+        half = slow(x)
+    y = x * 2
+    torch.cuda.current_stream().wait_stream(own.stream)
+    return y + half
+
+
+def entered_as_an_object(own, x):
+    own.stream.wait_stream(torch.cuda.current_stream())
+    with own.stream:
+        half = slow(x)
+    torch.cuda.current_stream().wait_event(own.stream.record_event())
+    return x + half
+
+
+def set_by_hand(own, x):
+    before = torch.cuda.current_stream()
+    own.stream.wait_stream(before)
+    torch.cuda.set_stream(own.stream)
+    half = slow(x)
+    torch.cuda.set_stream(before)
+    before.wait_stream(own.stream)
+    return x - half
+
+
+def waited_for_by_the_host(own, x):
+    own.stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(own.stream):
+        half = slow(x)
+    own.stream.synchronize()
+    return x - half
+
+
+def left_to_itself(own, x):
+    """Whoever reads the buffer waits for the stream."""
+    own.stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(own.stream):
+        own.buffer.copy_(slow(x))
+    return x * 2
+
+
+def joined_in_a_backward(own, x):
+    """Autograd runs the backward of an operation on its stream."""
+    weight = own.buffer.clone().requires_grad_()
+    own.stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(own.stream):
+        half = (x @ weight).tanh()
+    torch.cuda.current_stream().wait_stream(own.stream)
+    (gradient,) = torch.autograd.grad((half * x).sum(), weight)
+    return gradient
+
+
+OWN = [
+    forked_and_joined, entered_as_an_object, set_by_hand, waited_for_by_the_host, left_to_itself,
+    joined_in_a_backward,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("program", OWN)
+def test_a_call_that_uses_a_stream_of_its_own(program):
+    plain, graphed = OwnStream(), OwnStream()
+    g = rote.graph(lambda x: program(graphed, x))
+    for n in range(WARM + 8):
+        x = slow(torch.full((256, 256), (n + 1) / 1e4, device="cuda"))
+        expected, out = program(plain, x), g(x)
+        for own in (plain, graphed):
+            torch.cuda.current_stream().wait_stream(own.stream)
+        assert torch.equal(out, expected)
+        assert torch.equal(graphed.buffer, plain.buffer)
+    assert g.report().replayed >= 6, g.explain()
+    del out
+    g.reset()
+
+
+def test_what_was_begun_on_a_stream_is_waited_for():
+    """The call is given what another stream is still at work on, and waits for that stream itself."""
+    own = torch.cuda.Stream()
+
+    def fn(x):
+        torch.cuda.current_stream().wait_stream(own)
+        return x * 2
+
+    g = rote.graph(fn)
+    for n in range(WARM + 8):
+        x = torch.full((1024, 1024), (n + 1) / 1e5, device="cuda")
+        own.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(own):
+            slow_one = slow(slow(x))
+        out = g(slow_one)
+        own.synchronize()
+        assert torch.equal(out, slow_one * 2)
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_an_event_that_others_have_recorded_is_waited_for():
+    own, event = torch.cuda.Stream(), torch.cuda.Event()
+
+    def fn(x):
+        torch.cuda.current_stream().wait_event(event)
+        return x * 2
+
+    g = rote.graph(fn)
+    for n in range(WARM + 8):
+        x = torch.full((1024, 1024), (n + 1) / 1e5, device="cuda")
+        own.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(own):
+            slow_one = slow(slow(x))
+            event.record()
+        out = g(slow_one)
+        own.synchronize()
+        assert torch.equal(out, slow_one * 2)
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_the_stream_of_a_call_is_ordered_after_it():
+    """A stream that the call has used goes on with what the call has made there."""
+    own = torch.cuda.Stream()
+
+    def fn(x):
+        own.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(own):
+            return slow(slow(x))
+
+    g = rote.graph(fn)
+    for n in range(WARM + 8):
+        x = torch.full((1024, 1024), (n + 1) / 1e5, device="cuda")
+        out = g(x)
+        with torch.cuda.stream(own):
+            after = out * 2
+        own.synchronize()
+        assert torch.equal(after, slow(slow(x)) * 2)
+    assert g.report().replayed >= 6, g.explain()
+    del out
+    g.reset()
+
+
+def test_an_event_that_outlives_the_call():
+    event = torch.cuda.Event(enable_timing=True)
+
+    def fn(x):
+        y = slow(x)
+        event.record()
+        return y
+
+    g, own = rote.graph(fn), torch.cuda.Stream()
+    for n in range(WARM + 6):
+        x = torch.full((1024, 1024), (n + 1) / 1e5, device="cuda")
+        out = g(x)
+        own.wait_event(event)
+        with torch.cuda.stream(own):
+            after = out * 2
+        own.synchronize()
+        assert torch.equal(after, slow(x) * 2)
+    report = g.report()
+    assert report.replayed == 0
+    assert any(found.code == "RT135" and "no replay records it" in found.message for found in report.reasons)
+
+
+def test_a_stream_whose_methods_are_in_c():
+    own = torch.Stream("cuda")
+
+    def fn(x):
+        own.wait_stream(torch.cuda.current_stream())
+        with own:
+            half = slow(x)
+        own.synchronize()
+        return x + half
+
+    g = rote.graph(fn)
+    for n in range(WARM + 6):
+        x = torch.full((64, 64), (n + 1) / 1e4, device="cuda")
+        assert torch.equal(g(x), x + slow(x))
+    report = g.report()
+    assert report.replayed == 0 and "RT132" in [found.code for found in report.reasons]
+
+
+def test_other_threads_use_their_streams_meanwhile():
+    stop, errors = threading.Event(), []
+
+    def load():
+        own, done = torch.cuda.Stream(), torch.cuda.Event()
+        while not stop.is_set():
+            with torch.cuda.stream(own):
+                if torch.cuda.current_stream() != own:
+                    errors.append("another stream is current")
+                x = torch.ones(64, 64, device="cuda") * 3
+                done.record()
+            torch.cuda.current_stream().wait_event(done)
+            if x.sum().item() != 3 * 64 * 64:
+                errors.append("another sum")
+
+    plain, graphed = OwnStream(), OwnStream()
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        for _ in range(4):
+            g = rote.graph(lambda x: forked_and_joined(graphed, x))
+            for n in range(WARM + 4):
+                x = torch.full((256, 256), (n + 1) / 1e4, device="cuda")
+                assert torch.equal(g(x), forked_and_joined(plain, x))
+            g.reset()
+    finally:
+        stop.set()
+        thread.join()
+    assert not errors

@@ -1401,7 +1401,7 @@ def ddp_accumulated(rank, wrap, device):
     return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))
 
 
-@program("RT405", nccl="RT803")
+@program("RT405")
 def sharded(rank, wrap, device):
     """The backward runs outside, and needs what FSDP has noted in the forward."""
     net = copy.deepcopy(model(device))
@@ -1413,14 +1413,14 @@ def sharded(rank, wrap, device):
     return step, parts_of(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_without_gradients(rank, wrap, device):
     """Each forward is added to a list, which the next backward looks at."""
     net, _ = sharded_blocks(device)
     return wrap(torch.no_grad()(lambda x: net(x[None]) * 2)), left_by(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_whole_step(rank, wrap, device):
     net = copy.deepcopy(model(device))
     mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
@@ -1474,13 +1474,13 @@ def sharded_step(net, optimizer, rounds=1, forward=None):
     return step
 
 
-@program(nccl="RT803", least=30, steps=40)
+@program(least=30, steps=40)
 def sharded_transformer_trained(rank, wrap, device):
     net, optimizer = sharded_blocks(device, attention=True)
     return wrap(sharded_step(net, optimizer), keep=True), left_by(net)
 
 
-@program(nccl="RT803", least=30, steps=40)
+@program(least=30, steps=40)
 def sharded_transformer_in_bfloat16_and_rounds(rank, wrap, device):
     """Parameters stay gathered until the backward, in another type than that in which they are kept."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
@@ -1488,19 +1488,19 @@ def sharded_transformer_in_bfloat16_and_rounds(rank, wrap, device):
     return wrap(sharded_step(net, optimizer, rounds=3), keep=True), left_by(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_among_two_dimensions(rank, wrap, device):
     net, optimizer = sharded_blocks(device, shape=(1, RANKS))
     return wrap(sharded_step(net, optimizer)), left_by(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_and_copied(rank, wrap, device):
     net, optimizer = sharded_blocks(device, shape=(RANKS, 1))
     return wrap(sharded_step(net, optimizer)), left_by(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_and_checkpointed(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
 
@@ -1521,7 +1521,7 @@ def sharded_and_checkpointed(rank, wrap, device):
     return wrap(sharded_step(net, optimizer, forward=whole)), parts_of(net)
 
 
-@program(nccl="RT803", least=3)
+@program(least=3)
 def sharded_and_fetched_ahead(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
     net.set_modules_to_forward_prefetch([net[0], net[1]])
@@ -1550,7 +1550,7 @@ def happening(device, wrap, before, **options):
     return Between(g, partial(before, net)), left_by(net)
 
 
-@program(nccl="RT803", least=2, steps=14)
+@program(least=2, steps=14)
 def sharded_and_frozen(rank, wrap, device):
     def before(net, turn):
         net[0].weight.requires_grad_(turn < 6)
@@ -1558,7 +1558,7 @@ def sharded_and_frozen(rank, wrap, device):
     return happening(device, wrap, before)
 
 
-@program(nccl="RT803", least=2, steps=14)
+@program(least=2, steps=14)
 def sharded_and_evaluated_between(rank, wrap, device):
     """A forward leaves the last parameters gathered, and is in the list of those without a backward."""
 
@@ -1570,7 +1570,7 @@ def sharded_and_evaluated_between(rank, wrap, device):
     return happening(device, wrap, before)
 
 
-@program(nccl="RT803", least=2, steps=14)
+@program(least=2, steps=14)
 def sharded_without_sums_for_a_while(rank, wrap, device):
     """While gradients are summed up where they are, parameters stay gathered or have their own sums."""
 
@@ -1580,7 +1580,7 @@ def sharded_without_sums_for_a_while(rank, wrap, device):
     return happening(device, wrap, before)
 
 
-@program(nccl="RT803", least=2, steps=14)
+@program(least=2, steps=14)
 def sharded_and_scaled(rank, wrap, device):
     """The host reads whether gradients are finite when all memory was given back."""
     net, _ = sharded_blocks(device)
@@ -1598,7 +1598,7 @@ def sharded_and_scaled(rank, wrap, device):
     return wrap(step, keep=True), left_by(net)
 
 
-@program("RT205", nccl="RT803")
+@program("RT205")
 def sharded_and_read_in_between(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
 
@@ -1613,7 +1613,7 @@ def sharded_and_read_in_between(rank, wrap, device):
     return wrap(step), left_by(net)
 
 
-@program("RT205", nccl="RT803")
+@program("RT205")
 def sharded_and_left_gathered(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
     net.set_reshard_after_backward(False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,7 +34,7 @@ from ..arguments import (
 )
 from ..autograd import GradientUse, gradient_blockers, refused_views, saving
 from ..autograd.graph import GradientWalk, is_freed, newest_age
-from ..backends.protocol import Aliases, Backend, Session
+from ..backends.protocol import Aliases, Backend, OwnStreams, Session
 from ..numbers import Path, TrackedNumbers
 from ..program import (
     INPUT_VIEW,
@@ -60,6 +60,7 @@ from .path import Cursor, Mode, RestartError, SegmentTape, ShardedTensors, Stop,
 from .tracer import Tracer
 
 MAX_RESTARTS = 64
+_LEFT_EVENT = "an event that the call has recorded is still there when it ends, and no replay records it"
 _ELSEWHERE = (
     "a tensor made outside gets other memory (tensor.data = ...), and others hold that or what it had"
 )
@@ -337,9 +338,12 @@ class TracedCall:
         numbers = self._plan.numbers
         host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
         try:
-            with self._stream():  # outermost: a segment is closed or thrown away before the stream is left
+            # The streams are outermost: a segment is closed or thrown away before they are left.
+            with self._own_streams() as own, self._stream():
                 try:
                     value = self._call_function(tracer, host, use)
+                    if own.leaves_event():
+                        tracer.cursor.block(reason(rules.EVENT_INSIDE, _LEFT_EVENT, self._site))
                     if tape is not None:
                         tape.close(tracer.cursor)
                 finally:
@@ -651,6 +655,9 @@ class TracedCall:
         if self._inputs is None or not any(end is not None and end.tracked for end in known):
             return nullcontext()
         return saving(tracer.cursor.quietly, use.keep)
+
+    def _own_streams(self) -> AbstractContextManager[OwnStreams]:
+        return self._plan.backend.call_streams(recorded=self._plan.session is not None)
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()

@@ -92,6 +92,7 @@ from .torch_private import (
     functions_dispatched,
     has_memory,
     in_backward,
+    in_dispatch_mode,
     is_capturing,
     is_faking,
     is_lazy_zero,

@@ -14,8 +14,6 @@ from functools import partial
 from operator import is_
 from typing import Any, NamedTuple
 
-import torch
-
 _FSDP = "torch.distributed.fsdp._fully_shard"
 EVENTS = "_last_post_reduce_events"
 """Events of the reductions of one backward, by stream. Seen in torch 2.13; 2.11 keeps one in each group."""
@@ -53,10 +51,6 @@ def waiting(owner: weakref.ref[Any], name: str) -> str:
     return "forwards whose backward is to come" if getattr(found, name) else RESTS
 
 
-_DEVICES = ("cpu",)
-"""Elsewhere FSDP copies and sends on streams that wait for others before a capture begins."""
-
-
 class LeftForwards(NamedTuple):
     """A step of a replay that leaves behind which forwards there were, as the call does.
 
@@ -78,21 +72,14 @@ class LeftForwards(NamedTuple):
 
 
 class Forwards:
-    """The lists of forwards that one call finds, as they were.
-
-    Attributes:
-        away: The type of a device on which FSDP runs operations on streams of its own, if the call does that.
-    """
+    """The lists of forwards that one call finds, as they were."""
 
     def __init__(self) -> None:
-        self.away = ""
         self._found: dict[int, tuple[Any, str, list[Any]]] = {}
 
     def meet(self, owner: Any, name: str) -> bool:
         """A list is about to be looked at, or written; whether it is one."""
-        found, device = vars(owner).get(name), vars(owner).get("device")
-        if type(device) is torch.device and device.type not in _DEVICES:
-            self.away = device.type
+        found = vars(owner).get(name)
         if id(owner) not in self._found and type(found) is list:
             self._found[id(owner)] = owner, name, [*found]
         return type(found) is list

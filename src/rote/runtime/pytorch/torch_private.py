@@ -153,6 +153,11 @@ def default_device() -> Any:
     return getattr(_device, "CURRENT_DEVICE", None)
 
 
+def in_dispatch_mode() -> bool:
+    """Whether this thread runs in a dispatch mode; one of autograd does where its caller does."""
+    return _dispatch_modes() > 0
+
+
 def foreign_modes() -> bool:
     """Whether somebody else sees operations: function or dispatch modes, ``vmap``, forward-mode AD, a trace.
 

@@ -16,12 +16,14 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Hashable, Iterable, Mapping
+from contextlib import AbstractContextManager
 
 import torch
 
 from ....base import EnvironmentError_
 from ...compiling import Binary
-from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, Sharing
+from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, OwnStreams, Sharing
+from .call_streams import CallStreams
 from .kernel import CudaKernel, Modules
 from .pool import Pool
 from .session import CudaSession
@@ -115,8 +117,22 @@ class CudaBackend(Backend):
         if self._waiting:
             self._release_waiting()
         handle = self.streams.enter_call()
-        self.entered = None if self._waiting else handle  # another thread may have left something to release
+        # Another thread may have left something to release.
+        self.entered = None if self._waiting or self.streams.is_ordered else handle
         return handle
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether calls have used streams of their own."""
+        return self.streams.is_ordered
+
+    def leave_call(self) -> None:
+        """Have the streams that calls have used wait for this call."""
+        self.streams.leave_call()
+
+    def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
+        """The context of a traced call."""
+        return CallStreams(self.streams, recorded=recorded).watched()
 
     # ------------------------------------------------------------------ memory
 

@@ -133,6 +133,8 @@ class CudaSession:
         """Capture one operation."""
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
+        if not self._backend.streams.is_captured():  # what runs elsewhere now would be missing in replays
+            raise CaptureError(f"{func.name()} runs on a stream that torch.Stream has made current")
         try:
             out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .torch_private import handle_reader, not_capturing
+from .torch_private import handle_reader, not_capturing, set_stream
 
 
 class Streams:
@@ -17,12 +17,19 @@ class Streams:
     All captures of a pool use one stream, since the allocator reuses a block only on the stream it was made
     on. A block that was made on the forked stream is reused there alone, and a fork waits for the stream on
     which it was last read.
+
+    Attributes:
+        others: Streams of callers that traced calls have used, by handle. Each call is ordered with them.
+        awaited: Events of callers that traced calls have waited for.
     """
 
     def __init__(self, device: torch.device) -> None:
+        self.index: int = device.index
         self.side: Any = torch.cuda.Stream(device)
         self.aux: Any = torch.cuda.Stream(device)
         self.forked: Any = torch.cuda.Stream(device)
+        self.others: dict[int, Any] = {}
+        self.awaited: list[Any] = []
         self._device = device
         self.current = handle_reader(device)
         self._last: Any = None
@@ -40,14 +47,18 @@ class Streams:
             return
         self.side.wait_stream(current)
         try:
-            with torch.cuda.stream(self.side), not_capturing():
+            with self._running_on(self.side), not_capturing():
                 yield
         finally:
             current.wait_stream(self.side)
 
+    def is_captured(self) -> bool:
+        """Whether what runs now is captured, if a capture is open."""
+        return self.current() in (self.side.cuda_stream, self.forked.cuda_stream)
+
     def switch(self) -> Any:
         """Make the side stream current, without ordering it (to begin, end and repair captures)."""
-        return torch.cuda.stream(self.side)
+        return self._running_on(self.side)
 
     @contextmanager
     def beside(self) -> Generator[None]:
@@ -55,7 +66,7 @@ class Streams:
 
         Nothing else runs there, so the wait is for these operations alone.
         """
-        with torch.cuda.stream(self.aux):
+        with self._running_on(self.aux):
             yield
         # The capturing stream cannot wait for this one, and the host may read the result.
         self.aux.synchronize()
@@ -64,7 +75,7 @@ class Streams:
     def fork(self) -> Generator[None]:
         """Run on another stream, after what was started on the current one so far."""
         self.forked.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(self.forked):
+        with self._running_on(self.forked):
             yield
 
     def join(self) -> None:
@@ -72,11 +83,39 @@ class Streams:
         torch.cuda.current_stream(self._device).wait_stream(self.forked)
 
     def enter_call(self) -> int:
-        """Order the current stream after the stream that replayed last; returns its handle."""
+        """Order the current stream after what a call may need; returns its handle."""
         handle = self.current()
         if handle != self._last_handle:
             self._follow(handle)
+        if self.is_ordered:
+            current = torch.cuda.current_stream(self._device)
+            for other in self.others.values():
+                current.wait_stream(other)
+            for event in self.awaited:
+                current.wait_event(event)
         return handle
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether there is more to order than the stream that replayed last."""
+        return bool(self.others or self.awaited)
+
+    def leave_call(self) -> None:
+        """Order the streams that calls have used after the current one."""
+        if self.others:
+            event = torch.cuda.current_stream(self._device).record_event()
+            for other in self.others.values():
+                other.wait_event(event)
+
+    @contextmanager
+    def _running_on(self, stream: Any) -> Generator[None]:
+        """As ``torch.cuda.stream``, also where that has been replaced."""
+        before = torch.cuda.current_stream(self._device)
+        set_stream(stream)
+        try:
+            yield
+        finally:
+            set_stream(before)
 
     def _follow(self, handle: int) -> None:
         current = torch.cuda.current_stream(self._device)

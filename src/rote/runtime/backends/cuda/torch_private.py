@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import partial, wraps
+from sys import getrefcount
 from typing import Any
 
 import torch
@@ -12,6 +13,9 @@ import torch
 from ...pytorch import REPLACEMENTS
 
 PoolId = tuple[int, int]
+
+set_stream: Callable[[Any], None] = torch.cuda.set_stream
+"""The public function, whose name is replaced in traced calls."""
 
 _end_allocate: Any = getattr(torch._C, "_cuda_endAllocateToPool", None)
 _release_pool: Any = getattr(torch._C, "_cuda_releasePool", None)
@@ -41,6 +45,19 @@ def empty_maker(tensor: torch.Tensor) -> partial[torch.Tensor]:
     if _empty is not None:
         return partial(_empty, shape, stride, tensor.dtype)
     return partial(torch.empty_strided, shape, stride, dtype=tensor.dtype, device=tensor.device)
+
+
+def held_by_others(events: list[Any]) -> list[Any]:
+    """Those of a list of events that somebody else holds.
+
+    They are counted, since nobody may refer to them weakly: in torch 2.11 an event of CUDA that goes leaves
+    weak references to it behind, and the process ends when one of them is looked at.
+    """
+    return [events[n] for n in range(len(events)) if getrefcount(events[n]) > _OWN]
+
+
+_OWN = 2
+"""The list, and what is given to ``getrefcount``."""
 
 
 def stop_routing(device: int, pool: PoolId) -> None:

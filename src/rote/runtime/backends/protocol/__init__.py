@@ -8,6 +8,7 @@ from .base import (
     CopyingSegment,
     Launch,
     Lock,
+    OwnStreams,
     Segment,
     Session,
     Sharing,

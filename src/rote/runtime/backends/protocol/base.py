@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -225,6 +225,14 @@ class Session(Protocol):
         ...
 
 
+class OwnStreams:
+    """The streams and events that a traced call uses besides the current stream: none, on the host."""
+
+    def leaves_event(self) -> bool:
+        """Whether an event is still alive that the call has recorded."""
+        return False
+
+
 class Lock(AbstractContextManager[Any], Protocol):
     """A reentrant lock."""
 
@@ -324,6 +332,19 @@ class Backend:
 
     def leave_call(self) -> None:
         """The work of this call has been queued."""
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether replays have to say when they end (:meth:`leave_call`)."""
+        return self.current_stream is None
+
+    def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
+        """The context of a traced call, outside of that of its session.
+
+        Args:
+            recorded: The call has a session.
+        """
+        return nullcontext(OwnStreams())
 
     def regions(self) -> Mapping[Hashable, int]:
         """Bytes of each region of pool memory that live recordings hold.

@@ -64,9 +64,6 @@ class ResizedStorages:
         """
         cursor, site = self._cursor, user_site()
         self.any = self.any or site
-        if not cursor.on_host:
-            text = "the call gives memory to the storage of a tensor on a GPU (UntypedStorage.resize_)"
-            self._block(text, site)
         with plain_functions():
             cursor.quietly(partial(storage.resize_, nbytes))
             cursor.storages.forget(storage)

@@ -370,9 +370,6 @@ class Trace:
             running.refuse(outside.name(each), f"acquires {outside.name(each)} and does not release it")
         for each in [said for ask in outside.resting.values() if (said := ask()) != RESTS]:
             running.refuse("fully_shard", f"leaves {each}")
-        if away := outside.forwards.away:
-            what = f"fully_shard with a model on {away}"
-            self._contact = self._contact or Contact(what, running.site(), wraps=True)
         effects = tuple(OutsideEffects(outside, self._bindings.bound).found())
         self.followed.put_back(
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())

@@ -1,0 +1,156 @@
+"""Streams and events that a traced call uses besides the current stream.
+
+A call that is recorded runs on one stream, in the order of its lines. That is an order that its streams
+allow: where a stream waits, what it waits for stands in an earlier line. So nothing has to be switched,
+recorded or waited for inside of such a call, and a segment may end between any two operations. Two operations
+that the caller has put on streams of their own run one after the other, then.
+
+What is outside stays ordered with the call as it was. A stream that calls have used is waited for when a call
+begins, and waits for it when it ends; so is an event that a call has waited for and not recorded. That orders
+more than the plain call does, and never less. An event that the call has recorded must not outlive it: who
+waits for it later would wait for something else, and measure another time.
+
+Names of ``torch.cuda`` are replaced for that, and what acts on a thread that is none of the call's passes
+through. What does not work: streams of ``torch.Stream``, whose methods are written in C. They become current,
+and the operation that is captured next refuses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
+from functools import wraps
+from threading import get_ident
+from typing import Any
+
+import torch
+
+from ...pytorch import REPLACEMENTS, in_dispatch_mode
+from ..protocol import OwnStreams
+from .stream import Streams
+from .torch_private import held_by_others
+
+
+class CallStreams(OwnStreams):
+    """The streams and events of one traced call.
+
+    Args:
+        recorded: The call runs on the stream of a recording, or follows one.
+    """
+
+    def __init__(self, streams: Streams, *, recorded: bool) -> None:
+        self._streams = streams
+        self._recorded = recorded
+        self._thread = get_ident()
+        self._caller = streams.current()
+        self._events: list[Any] = []  # that the call has recorded
+
+    def leaves_event(self) -> bool:
+        """Whether an event is still alive that the call has recorded."""
+        return bool(held_by_others(self._events))
+
+    @contextmanager
+    def watched(self) -> Generator[CallStreams]:
+        """The context in which the call runs."""
+        with ExitStack() as stack:
+            for owner, name, make in (
+                (torch.cuda, "set_stream", self._set_stream),
+                (torch.cuda.Stream, "__enter__", self._enter),
+                (torch.cuda.Stream, "__exit__", self._exit),
+                (torch.cuda.Event, "record", self._record),
+                (torch.cuda.Event, "wait", self._wait),
+            ):
+                stack.enter_context(REPLACEMENTS.replaced(owner, name, make(getattr(owner, name))))
+            try:
+                yield self
+            finally:
+                stack.close()
+                if self._recorded:
+                    self._end()
+
+    def _end(self) -> None:
+        """The call is over, and lies on the caller's stream."""
+        for event in held_by_others(self._events):
+            event.record()
+        self._events.clear()
+        self._streams.leave_call()
+
+    # ------------------------------------------------------------------ what is replaced
+
+    def _set_stream(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def set_stream(stream: Any) -> Any:
+            return None if self._keeps(stream) else original(stream)
+
+        return set_stream
+
+    def _enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def enter(stream: Any) -> Any:
+            return stream if self._keeps(stream) else original(stream)
+
+        return enter
+
+    def _exit(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def leave(stream: Any, *error: Any) -> Any:
+            return None if self._keeps(stream) else original(stream, *error)
+
+        return leave
+
+    def _record(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def record(event: Any, stream: Any = None) -> Any:
+            keeps = self._keeps(stream)
+            if self._is_of_call() and not has(self._events, event):
+                self._events.append(event)
+            return None if keeps else original(event, stream)
+
+        return record
+
+    def _wait(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def wait(event: Any, stream: Any = None) -> Any:
+            keeps = self._keeps(stream)
+            if self._is_of_call():
+                self._await(event)
+            return None if keeps else original(event, stream)
+
+        return wait
+
+    # ------------------------------------------------------------------ whose it is
+
+    def _keeps(self, stream: Any) -> bool:
+        """Note a stream; whether the thread stays on the stream of the recording."""
+        if not self._is_of_call():
+            return False
+        if stream is not None and stream.device_index == self._streams.index:
+            self._note(stream)
+        return self._recorded and (stream is None or stream.device_index == self._streams.index)
+
+    def _is_of_call(self) -> bool:
+        """Whether this thread runs the call, or its backward."""
+        if self._recorded:
+            return self._streams.current() == self._streams.side.cuda_stream
+        return get_ident() == self._thread or in_dispatch_mode()
+
+    def _note(self, stream: Any) -> None:
+        handle, streams = stream.cuda_stream, self._streams
+        if handle in streams.others or handle in (self._caller, streams.side.cuda_stream):
+            return
+        streams.others[handle] = stream
+        if self._recorded:  # no call has used it before, so this one has not waited for it
+            stream.synchronize()
+
+    def _await(self, event: Any) -> None:
+        awaited = self._streams.awaited
+        if has(self._events, event) or has(awaited, event):
+            return
+        awaited[:] = [*held_by_others(awaited), event]
+        if self._recorded:
+            event.synchronize()
+
+
+def has(events: list[Any], event: Any) -> bool:
+    """Whether an event is among others, by identity."""
+    return any([each is event for each in events])
