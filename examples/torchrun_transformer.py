@@ -2,12 +2,14 @@
 
     torchrun --nproc-per-node 2 examples/torchrun_transformer.py --device cpu
 
-Six ways in which processes share work:
+Seven ways in which processes share work:
 
 - ``ddp``: the model is graphed, and ``DistributedDataParallel`` around it averages the gradients. Two halves
   of a batch are accumulated, gradients are clipped by their global norm, and AdamW makes the step.
 - ``wrapped``: the same, but it is the wrapper that is graphed.
 - ``whole``: the same, but it is the step that is graphed, with the wrapper and the optimizer in it.
+- ``fsdp``: the whole training step is graphed, with a model of which each rank keeps a share of every
+  parameter (``fully_shard``), and gathers those of a layer while it needs them.
 - ``step``: the whole training step is graphed. It averages its gradients itself, in one collective.
 - ``decode``: each rank has a part of the heads and of the hidden units (tensor parallelism), and one token
   follows another. Two collectives a layer are part of the graphed step.
@@ -32,6 +34,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
@@ -119,7 +122,7 @@ class Decoder:
         return self.model.head(self.model.norm(x)).argmax(-1)
 
 
-# ---------------------------------------------------------------------------- the five ways
+# ---------------------------------------------------------------------------- the seven ways
 
 
 Step = Callable[[int], list[Tensor]]
@@ -186,6 +189,31 @@ def accumulating(call: Any, parallel: DistributedDataParallel) -> Callable[[Tens
         return loss.detach()
 
     return step
+
+
+def fsdp(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
+    model: Any = made(options, device)
+    mesh = init_device_mesh(device.type, (dist.get_world_size(),))
+    for each in (*model.layers, model):
+        fully_shard(each, mesh=mesh)
+    parameters = list(model.parameters())
+    optimizer = torch.optim.AdamW(parameters, lr=1e-3, fused=True)
+
+    def train(tokens: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = loss_of(model(tokens), tokens)
+        loss.backward()
+        nn.utils.clip_grad_norm_(parameters, 1.0)
+        optimizer.step()
+        return loss.detach()
+
+    graphed = wrap(train)
+
+    def following(number: int) -> list[Tensor]:
+        loss = graphed(batch(options, number, device))
+        return [loss, *[each.to_local() for each in model.parameters()]]
+
+    return following, graphed
 
 
 def step(options: argparse.Namespace, device: torch.device, wrap: Any) -> tuple[Step, Any]:
@@ -256,7 +284,10 @@ def sharded(options: argparse.Namespace, device: torch.device, wrap: Any) -> tup
     return following, graphed
 
 
-WAYS = {"ddp": ddp, "wrapped": wrapped, "whole": whole, "step": step, "decode": decode, "sharded": sharded}
+WAYS = {
+    "ddp": ddp, "wrapped": wrapped, "whole": whole, "fsdp": fsdp, "step": step, "decode": decode,
+    "sharded": sharded,
+}  # fmt: skip
 
 
 # ---------------------------------------------------------------------------- running

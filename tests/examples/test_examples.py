@@ -86,6 +86,8 @@ def test_ranks_of_a_transformer_replay_and_equal_eager(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(out.read_text())
     assert {(row["way"], row["rank"]) for row in found} == {
-        (way, rank) for way in ("ddp", "wrapped", "whole", "step", "decode", "sharded") for rank in range(2)
+        (way, rank)
+        for way in ("ddp", "wrapped", "whole", "fsdp", "step", "decode", "sharded")
+        for rank in range(2)
     }
     assert all([row["equal"] == row["steps"] and row["replayed"] >= 4 for row in found]), found

@@ -11,8 +11,8 @@ more than the plain call does, and never less. An event that the call has record
 waits for it later would wait for something else, and measure another time.
 
 Names of ``torch.cuda`` are replaced for that, and what acts on a thread that is none of the call's passes
-through. What does not work: streams of ``torch.Stream``, whose methods are written in C. They become current,
-and the operation that is captured next refuses.
+through. What does not work: streams of ``torch.Stream``, whose methods are written in C. They become current.
+What is to be captured then is refused, and runs between two segments.
 """
 
 from __future__ import annotations
