@@ -3,6 +3,7 @@
     torchrun --nproc-per-node 2 -m benchmarks.distributed --device cuda --out distributed.json
 
 A decoding step is also captured by hand, its collectives included, which is what a graph can reach at best.
+With ``NCCL_GRAPH_REGISTER=0`` in the environment rote captures them as well, as a way of its own.
 Ways take turns in rounds; a round begins with a barrier and ends when the device has nothing left to do. The
 times are the medians over rounds, for each rank. Every way has to give equal bits in a first run of 12 steps.
 """
@@ -15,6 +16,7 @@ import os
 import platform
 import statistics
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -75,6 +77,8 @@ def timed(step: Callable[[int], Any], first: int, steps: int, device: torch.devi
 def measured(way: str, options: argparse.Namespace, device: torch.device) -> dict[str, Any]:
     """The times of one kind of step on this rank."""
     wraps = {"eager": plain, "rote": rote.graph}
+    if device.type == "cuda" and os.environ.get("NCCL_GRAPH_REGISTER") == "0":
+        wraps["captured"] = partial(rote.graph, capture_collectives=True)
     if way == "decode" and device.type == "cuda":
         wraps["by hand"] = by_hand
     made = {name: WAYS[way](options, device, wrap) for name, wrap in wraps.items()}
@@ -84,10 +88,12 @@ def measured(way: str, options: argparse.Namespace, device: torch.device) -> dic
     for turn in range(options.rounds):
         for name, (step, _) in made.items():
             rounds[name].append(timed(step, options.warm + turn * options.steps, options.steps, device))
-    report = made["rote"][1].report()
+    reports = {name: graphed.report() for name, (_, graphed) in made.items() if hasattr(graphed, "report")}
+    report = reports["rote"]
     return {
         "way": way,
         "rank": dist.get_rank(),
+        "captured": reports["captured"].replayed if "captured" in reports else 0,
         "ms": {name: round(statistics.median(times), 4) for name, times in rounds.items()},
         "rounds_ms": {name: [round(each, 4) for each in times] for name, times in rounds.items()},
         "calls": report.calls,

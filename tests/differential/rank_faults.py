@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -138,11 +139,6 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def programs_on(kind: str) -> list[str]:
-    """Those that replay on a type of device."""
-    return [name for name in PROGRAMS if kind == "cpu" or name != "fully sharded"]
-
-
 class Injectors(NamedTuple):
     """What is refused when it is captured, and has no memory for itself."""
 
@@ -211,9 +207,9 @@ class Faults:
         threading.Thread(target=lambda: [other(x) for _ in range(4)]).start()
 
 
-def kept(function: Callable[..., Any]) -> Any:
+def kept(function: Callable[..., Any], *, captured: bool) -> Any:
     """A graphed callable whose recordings stay, however long a replay takes."""
-    return rote.graph(function, keep=True)
+    return rote.graph(function, keep=True, capture_collectives=captured)
 
 
 def parts(net: nn.Module) -> list[torch.Tensor]:
@@ -221,8 +217,11 @@ def parts(net: nn.Module) -> list[torch.Tensor]:
     return [p.to_local() if isinstance(p, DTensor) else p for p in net.parameters()]
 
 
-def play(name: str, rank: int, steps: int, device: torch.device, injectors: Injectors) -> dict[str, Any]:
-    (plain, theirs), (g, mine) = (PROGRAMS[name](wrap, device) for wrap in (lambda f: f, kept))
+def play(
+    name: str, rank: int, steps: int, device: torch.device, injectors: Injectors, *, captured: bool
+) -> dict[str, Any]:
+    ways = (lambda f: f, partial(kept, captured=captured))
+    (plain, theirs), (g, mine) = (PROGRAMS[name](wrap, device) for wrap in ways)
     faults, met, wrong = Faults(injectors, g, mine), set[str](), list[int]()
     for number in range(steps):
         faulty, last = rank == dist.get_world_size() - 1, number == steps - 1
@@ -240,7 +239,7 @@ def play(name: str, rank: int, steps: int, device: torch.device, injectors: Inje
     return {**told, "ranks": g.explain_ranks()}
 
 
-def main(rank: int, file: str, ranks: int, steps: int, kind: str) -> None:
+def main(rank: int, file: str, ranks: int, steps: int, kind: str, captured: str = "") -> None:
     torch.set_num_threads(1)
     part.LEAST_S, part.MARGIN = 0.0, math.inf
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
@@ -251,10 +250,11 @@ def main(rank: int, file: str, ranks: int, steps: int, kind: str) -> None:
         timeout=LIMIT,
     )  # fmt: skip
     injectors = Injectors.made(kind)
-    for name in programs_on(kind):
-        print(json.dumps(play(name, rank, steps, device, injectors)), flush=True)
+    for name in PROGRAMS:
+        told = play(name, rank, steps, device, injectors, captured=bool(captured))
+        print(json.dumps(told), flush=True)
     dist.destroy_process_group()
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
+    main(int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), *sys.argv[5:])

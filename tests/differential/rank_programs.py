@@ -1669,10 +1669,10 @@ def plain(function: Any, /, **options: Any) -> Any:
     return function
 
 
-def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
+def play(name: str, rank: int, device: torch.device, wrap: Any) -> dict[str, Any]:
     """Run one program in both ways; in two of the last calls one rank runs plainly, and the other replays."""
     made, steps = PROGRAMS[name].make, PROGRAMS[name].calls
-    (eager, kept), (graphed, left) = made(rank, plain, device), made(rank, rote.graph, device)
+    (eager, kept), (graphed, left) = made(rank, plain, device), made(rank, wrap, device)
     equal: list[bool] = []
     for step in range(steps):
         inputs = [torch.full((3, 4), step + 0.5, device=device) * (rank + 1) for _ in range(2)]
@@ -1700,7 +1700,7 @@ def play(name: str, rank: int, device: torch.device) -> dict[str, Any]:
     }
 
 
-def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
+def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str = "") -> None:
     torch.set_num_threads(1)
     part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
     timeout = datetime.timedelta(seconds=120)
@@ -1716,7 +1716,7 @@ def main(rank: int, file: str, kind: str = "cpu", only: str = "") -> None:
             world_size=RANKS, timeout=timeout,
         )  # fmt: skip
         try:
-            found = play(name, rank, device)
+            found = play(name, rank, device, partial(rote.graph, capture_collectives=bool(captured)))
         except Exception:
             found = {"name": name, "error": traceback.format_exc()}
         print(json.dumps(found), flush=True)

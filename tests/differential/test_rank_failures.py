@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import pytest
+import torch
 from torch import distributed
 
-from .ranks import started
+from .ranks import RANKS, started
 
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
@@ -35,3 +39,19 @@ def test_a_rank_that_dies_leaves_the_other_with_an_error(ranks):
     found, errors = ranks[0]
     assert found["dies"]["error"] == "RuntimeError", errors
     assert found["alone"]["right"] and found["alone"]["replayed"] >= 2, found
+
+
+@pytest.mark.multi_gpu
+def test_a_rank_that_stops_while_the_other_replays_captured_collectives(tmp_path):
+    """Nothing of PyTorch's watches those; the process ends with the name of the line."""
+    if torch.cuda.device_count() < RANKS:
+        pytest.skip("needs two GPUs")
+    module = "tests.differential.rank_stops"
+    said = started(sys.executable, module, tmp_path / "store", ends=(signal.SIGABRT,))
+    for found, errors in said:
+        assert found["before"]["right"] and found["before"]["replayed"] >= 8, (found, errors)
+        assert found["before"]["islands"] == 0, found
+    found, errors = said[0]
+    assert "went on" not in found
+    assert "rank 0: replays have waited for another rank for 8 s" in errors, errors
+    assert "allreduce at " in errors and "rank_stops.py:23" in errors, errors

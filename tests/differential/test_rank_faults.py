@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import distributed
 
-from .rank_faults import OFTEN, programs_on
+from .rank_faults import OFTEN, PROGRAMS
 from .ranks import RANKS, started
 
 pytestmark = pytest.mark.skipif(
@@ -17,10 +17,11 @@ pytestmark = pytest.mark.skipif(
 KINDS = 8
 
 
-def check(python, file, ranks, steps, kind="cpu"):
-    said = started(python, "tests.differential.rank_faults", file, str(ranks), str(steps), kind, ranks=ranks)
+def check(python, file, ranks, steps, *kind):
+    kind = kind or ("cpu",)
+    said = started(python, "tests.differential.rank_faults", file, str(ranks), str(steps), *kind, ranks=ranks)
     for rank, (found, errors) in enumerate(said):
-        assert list(found) == programs_on(kind), errors
+        assert list(found) == list(PROGRAMS), errors
         for told in found.values():
             assert told["wrong"] == [], told
             has_faults = rank == ranks - 1
@@ -42,7 +43,8 @@ def test_many_steps(tmp_path, warm_path, ranks, steps):
 
 
 @pytest.mark.multi_gpu
-def test_many_steps_on_gpus(tmp_path):
+@pytest.mark.parametrize("kind", [("cuda",), ("cuda", "captured")])
+def test_many_steps_on_gpus(tmp_path, kind):
     if torch.cuda.device_count() < RANKS:
         pytest.skip("needs two GPUs")
-    check(sys.executable, tmp_path / "store", RANKS, 200, "cuda")
+    check(sys.executable, tmp_path / "store", RANKS, 200, *kind)

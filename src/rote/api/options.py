@@ -25,6 +25,10 @@ _COUNTS = {
     "warmup": 1, "max_recordings": 1, "max_paths": 1, "max_keys": 1, "verify": 0, "min_segment_size": 0,
 }  # fmt: skip
 
+_SWITCHES = (
+    "strict", "strict_output", "keep", "forward", "backward", "parts", "capture_collectives", "enabled",
+)  # fmt: skip
+
 _APART = frozenset({
     "enabled", "keep", "max_keys", "parts", "plans", "ranges", "strict", "strict_output", "verify",
     "verify_tolerance", "warmup",
@@ -65,6 +69,7 @@ class OptionKeywords(TypedDict, total=False):
     parts: bool
     capture_sizes: Sequence[int | tuple[int, ...]] | None
     min_segment_size: int
+    capture_collectives: bool
     numerics: Literal["exact", "probed", "near", "plain"]
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]]
     plans: str | os.PathLike[str] | None
@@ -154,6 +159,13 @@ class Options:
         min_segment_size: Operations that a segment must have, views not counted; those of shorter ones are
             launched one by one. What Inductor has compiled is always long enough. A call all of whose
             segments are too short is not recorded.
+        capture_collectives: Collectives over NCCL that give no handle (``async_op=False``) are captured with
+            what is around them, instead of running between two graphs, which takes their time off the host.
+            Ranks need not agree on it, and each may replay or run plainly, where ``NCCL_GRAPH_REGISTER=0`` is
+            set for all of them before the first process group is made. Otherwise the first such call raises
+            :class:`~..EnvironmentError_`. Recordings with captured collectives stay as they were captured,
+            whatever ``numerics`` says. If nothing comes from another rank for the time limit of a group, the
+            process ends with a text that names rank, line and collective. On the host it changes nothing.
         numerics: ``"exact"`` leaves operations out that give nothing new, so that every bit is eager's: what
             nobody reads, what an operation has given before (as loops do), what depends on numbers alone.
             The recording is captured anew for that, in its 128th replay, which takes about as long as the
@@ -202,6 +214,7 @@ class Options:
     parts: bool = True
     capture_sizes: Sequence[int | tuple[int, ...]] | None = None
     min_segment_size: int = 0
+    capture_collectives: bool = False
     numerics: Literal["exact", "probed", "near", "plain"] = "exact"
     split_ops: Sequence[str | OpOverload[..., Any] | OpOverloadPacket[..., Any]] = ()
     plans: str | os.PathLike[str] | None = None
@@ -228,7 +241,7 @@ class Options:
         tolerance: Any = self.verify_tolerance
         if type(tolerance) not in (int, float) or not 0 <= tolerance < math.inf:
             raise OptionError(f"verify_tolerance={tolerance!r} must be a finite number of at least 0")
-        for name in ("strict", "strict_output", "keep", "forward", "backward", "parts", "enabled"):
+        for name in _SWITCHES:
             if not isinstance(getattr(self, name), bool):
                 raise OptionError(f"{name}={getattr(self, name)!r} must be True or False")
         if not (self.forward or self.backward):
@@ -294,6 +307,7 @@ class Options:
             numerics=Numerics[self.numerics.upper()],
             silent=self.strict_output,
             numbers=not self.verify,
+            collectives=self.capture_collectives,
             ranges=self.ranges,
         )
 

@@ -33,6 +33,7 @@ from .picture import NO_MATPLOTLIB
 from .settings import (
     ENVIRONMENT,
     CompileSettings,
+    captures_apart,
     may_read_words,
     read_api_key,
     read_compile_settings,

@@ -86,6 +86,15 @@ def read_compile_settings() -> CompileSettings:
     )
 
 
+def captures_apart() -> bool:
+    """Whether NCCL lets one rank capture a collective while another one runs it plainly.
+
+    ``NCCL_GRAPH_REGISTER=0``: memory of captured collectives is not registered with all ranks at once.
+    ``NCCL_GRAPH_MIXING_SUPPORT=0`` takes back what lets a graph and plain calls share a communicator.
+    """
+    return not _flag("NCCL_GRAPH_REGISTER", "1") and _flag("NCCL_GRAPH_MIXING_SUPPORT", "1")
+
+
 def _flag(name: str, default: str = "") -> bool:
     return os.environ.get(name, default).strip().lower() in _TRUE
 

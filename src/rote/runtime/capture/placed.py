@@ -40,8 +40,6 @@ class Placer:
         self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Placement:
         """Where an operation runs."""
-        if facts.transfers:
-            return Placement.ISLAND
         cursor = self._cursor
         unrecorded = facts.row.get("unrecorded")
         if unrecorded and not cursor.on_host and any([tensor.is_cuda for tensor in tensors]):

@@ -104,6 +104,7 @@ class Plan:
         binds: The slots that calls like it bind.
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
+        captures_collectives: Collectives are captured where they can be.
         at_length: The tree is that of calls at other lengths, which this one does again at its own.
         threads: A backward runs on the threads that autograd chooses, and not on that of the call.
         hooks_saving: Whether the call has set saved-tensor hooks, which looking at what is saved would run.
@@ -128,6 +129,7 @@ class Plan:
     known: Noted | None = None
     binds: Sequence[Target] = ()
     numbers: TrackedNumbers | None = None
+    captures_collectives: bool = False
     at_length: bool = False
     threads: bool = False
     hooks_saving: Callable[[], bool] = lambda: False
@@ -563,6 +565,7 @@ class TracedCall:
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
             resolves=plan.numbers is not None and not plan.numbers.follows,
             captures_numbers=plan.backend.capabilities.captures_numbers,
+            captures_collectives=plan.captures_collectives,
             careful=plan.careful and records,
             at_length=plan.at_length,
         )  # fmt: skip

@@ -498,15 +498,22 @@ class Tracer(DispatchMode):
         return out
 
     def _before(
-        self, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        known: Overload,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        there: Placement | None = None,
     ) -> tuple[Operation, list[torch.Tensor], list[Token], Placement]:
-        """All that is noted of an operation before it runs."""
+        """All that is noted of an operation before it runs, ``there`` if that is known."""
         cursor = self.cursor
         storages, facts = cursor.storages, known.facts
         tensors, tokens, operands, named = operands_of(args, kwargs, storages.token)
         # The seed of an attention lies on the host or on the device, as it was drawn in a segment or not.
         apart = known.apart or (is_kept_out() and not facts.op.is_view and not known.seeds)
-        if (
+        if there is not None:
+            placement = there
+            self.placer.note_devices(tensors)
+        elif (
             facts.simple
             and tensors
             and not apart

@@ -493,8 +493,9 @@ class Specialization:
         if answer.recording is not None and (made is not None or recording is None):
             self._other_lengths.add(answer.recording, self.key)
         if made is not None and made.acts:
-            DEPARTURE.add(self)
-        if made is not None and self.limits.numerics > Numerics.PLAIN and not made.captures_numbers:
+            DEPARTURE.add(self, captured=made.captures_collectives)
+        fixed = made is not None and (made.captures_numbers or made.captures_collectives)
+        if made is not None and self.limits.numerics > Numerics.PLAIN and not fixed:
             made.improve_at(made.replays + (0 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         self.earlier.meet(self._last_reasons)
@@ -521,6 +522,7 @@ class Specialization:
             plan,
             min_segment=self.limits.min_segment,
             split=self.limits.split | self.executed.hiding,
+            captures_collectives=self.limits.collectives,
             shaped=self.executed.shaped,
             watch=weakref.ref(watch),
             meet=watch.teller(),

@@ -39,6 +39,7 @@ class Limits:
         keep: Recordings are not measured against plain calls.
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
+        collectives: Collectives are captured where they can be.
         numerics: What may stand in the place of what was captured.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
@@ -57,6 +58,7 @@ class Limits:
     numerics: Numerics
     silent: bool
     numbers: bool = False
+    collectives: bool = False
     ranges: str = "off"
     ordered: bool = False
 

@@ -17,7 +17,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, wraps
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
@@ -353,11 +353,36 @@ class GroupCall(NamedTuple):
         ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
         return cls(function.__name__, args[0], args[1:], kwargs, ours)
 
+    @property
+    def rank(self) -> int:
+        """Of this process, among all."""
+        return torch.distributed.get_rank()
+
+    def captured_s(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
+        """The time limit of its group in seconds, if a capture may have it; else None.
+
+        NCCL puts what nobody has a handle of on the current stream. What has one is begun on another.
+        """
+        places = {each.name: n for n, each in enumerate(func._schema.arguments)}
+        at = places.get("async_op", places.get("asyncOp"))
+        if at is None or kwargs.get("async_op", args[at] if at < len(args) else True):
+            return None
+        try:
+            backend = self.group._get_backend(torch.device("cuda"))
+            return backend.options._timeout.total_seconds() if backend.name() == _NCCL else None
+        except (AttributeError, RuntimeError):  # it has none for CUDA, or does not say
+            return None
+
     def again(self, keep: Callable[[Any], Any]) -> Callable[[], Any]:
         """What makes it again; ``keep`` says how operands are held, and the group is held weakly."""
         group, name, args = WeakGroup(self.group), self.name, keep(self.args)
         kwargs = {key: keep(value) for key, value in self.kwargs.items()}
         return lambda: getattr(group.alive(), name)(*args, **kwargs)
+
+
+_NCCL = "nccl"
+_ENDING = ("shutdown", "abort")
+"""Methods of a process group that end its communicators. Seen in torch 2.11 and 2.13."""
 
 
 class Releasing(Protocol):
@@ -372,17 +397,45 @@ class Departure:
 
     A group over gloo has threads, and C++ aborts where they are destroyed with the interpreter. Conditions
     hold the groups that calls have read, also those that were destroyed since.
+
+    A communicator of NCCL waits for ever to be destroyed while there are graphs with its collectives. So once
+    there is one, the methods of groups that end communicators have all such graphs released before.
     """
 
     def __init__(self) -> None:
         self._holders = weakref.WeakSet[Releasing]()
+        self._capturing = weakref.WeakSet[Releasing]()
+        self._is_told = False
 
-    def add(self, holder: Releasing) -> None:
-        """Somebody may hold groups from now on."""
+    def add(self, holder: Releasing, *, captured: bool) -> None:
+        """Somebody may hold groups from now on; ``captured`` if graphs have collectives in them."""
         if not self._holders:
             atexit.unregister(self._release)
             atexit.register(self._release)
         self._holders.add(holder)
+        if captured:
+            self._capturing.add(holder)
+            self._be_told()
+
+    def _be_told(self) -> None:
+        """The names of groups' methods are replaced for good: nobody is told of a group's end otherwise."""
+        if self._is_told:
+            return
+        self._is_told = True
+        for name in _ENDING:
+            original = getattr(ProcessGroup, name, None)
+            if original is not None:
+                setattr(ProcessGroup, name, self._behind_release(original))
+
+    def _behind_release(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def ended(group: Any, *given: Any, **named: Any) -> Any:
+            for holder in list(self._capturing):
+                holder.release()
+            self._capturing.clear()
+            return original(group, *given, **named)
+
+        return ended
 
     def _release(self) -> None:
         for holder in list(self._holders):

@@ -204,6 +204,11 @@ class Recording:
             ]
         )
 
+    @property
+    def captures_collectives(self) -> bool:
+        """Whether its segments have collectives: nothing may replay them but a call."""
+        return any([flight.captured for node in self.root.walk() for flight in node.flights.values()])
+
     def places(self) -> tuple[NumberSource, ...]:
         """Where its calls find numbers that change."""
         return self.computation.places if self.computation is not None else ()

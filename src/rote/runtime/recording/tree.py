@@ -75,6 +75,7 @@ class InFlight:
 
     Attributes:
         work: Its handle of work; None once it was waited for.
+        captured: It lies in a segment.
         handed: What the operator returns in the place of a handle, if it has none.
         direct: Begins it in a replay, faster than its operator does; returns the handle.
         fresh: The tensors that it fills and has made itself, until they were waited for.
@@ -84,6 +85,7 @@ class InFlight:
     """
 
     work: Any = None
+    captured: bool = False
     handed: Any = None
     direct: Callable[[], Any] | None = None
     fresh: list[torch.Tensor | None] = field(default_factory=list[torch.Tensor | None])

@@ -22,8 +22,9 @@ import torch
 
 from ....base import EnvironmentError_
 from ...compiling import Binary
-from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, OwnStreams, Sharing
+from ..protocol import OWNING, SHARED, Aliases, Backend, Capabilities, CapturedCollective, OwnStreams, Sharing
 from .call_streams import CallStreams
+from .deadline import Deadline, watch
 from .kernel import CudaKernel, Modules
 from .pool import Pool
 from .session import CudaSession
@@ -52,6 +53,7 @@ class CudaBackend(Backend):
         self._sessions: weakref.WeakSet[CudaSession] = weakref.WeakSet()
         self._workspaces = Workspaces()
         self._modules = Modules(device)
+        self._deadline: Deadline | None = None
 
     def open(
         self,
@@ -123,12 +125,21 @@ class CudaBackend(Backend):
 
     @property
     def is_ordered(self) -> bool:
-        """Whether calls have used streams of their own."""
-        return self.streams.is_ordered
+        """Whether calls have used streams of their own, or replays may wait for other ranks."""
+        return self.streams.is_ordered or self._deadline is not None
 
     def leave_call(self) -> None:
         """Have the streams that calls have used wait for this call."""
         self.streams.leave_call()
+        if self._deadline is not None and self._deadline.active:
+            self._deadline.passed()
+
+    def expect(self, session: CudaSession, collective: CapturedCollective) -> None:
+        """A session captures a collective: there is a time limit to its replays."""
+        if self._deadline is None:
+            self._deadline = Deadline(torch.cuda.Event)
+            watch(self._deadline, self.device)
+        self._deadline.expect(session, collective)
 
     def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
         """The context of a traced call."""
@@ -187,6 +198,8 @@ class CudaBackend(Backend):
         The device was waited for, so that nothing is at work in the workspaces that go with the last one.
         """
         self._sessions.discard(session)
+        if self._deadline is not None:
+            self._deadline.forget(session)
         used = {id(pool) for other in self._sessions for pool in other.pools}
         for tenant, pool in list(self._shared.items()):
             if id(pool) not in used:

@@ -31,7 +31,15 @@ import torch
 
 from ....base import CaptureError, InternalError, MemoryShortageError
 from ...pytorch import undispatched, unseen_functions
-from ..protocol import CopyingSegment, LoadedKernel, check_apart, first_line, is_shortage, raw_call
+from ..protocol import (
+    CapturedCollective,
+    CopyingSegment,
+    LoadedKernel,
+    check_apart,
+    first_line,
+    is_shortage,
+    raw_call,
+)
 from .driver import OUT_OF_MEMORY, DriverError, driver
 from .kernel import CudaKernel
 from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
@@ -129,19 +137,23 @@ class CudaSession:
         self._graph = graph
         self._backend.capturing = True
 
+    def expect(self, collective: CapturedCollective) -> None:
+        """A collective is about to be captured."""
+        self._backend.expect(self, collective)
+
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one operation."""
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
         if not self._backend.streams.is_captured():  # what runs elsewhere now would be missing in replays
-            raise CaptureError(f"{func.name()} runs on a stream that torch.Stream has made current")
+            raise CaptureError(f"{_name(func)} runs on a stream that torch.Stream has made current")
         try:
             out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
-                raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
+                raise MemoryShortageError(f"no memory for {_name(func)}: {first_line(error)}") from error
             if is_refusal(error):
-                raise CaptureError(f"{func.name()} cannot be captured: {first_line(error)}") from error
+                raise CaptureError(f"{_name(func)} cannot be captured: {first_line(error)}") from error
             raise
         self._operations += 1
         return out
@@ -312,6 +324,10 @@ class CudaSession:
     def join(self) -> None:
         """The stream being captured follows that one."""
         self._backend.streams.join()
+
+
+def _name(func: Any) -> str:
+    return func.name() if isinstance(func, torch._ops.OpOverload) else "a collective"
 
 
 def _refused(error: RuntimeError) -> CaptureError | MemoryShortageError:

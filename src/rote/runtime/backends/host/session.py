@@ -27,6 +27,7 @@ from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, 
 from ..protocol import (
     OWNING,
     Aliases,
+    CapturedCollective,
     LoadedKernel,
     NumberCell,
     check_apart,
@@ -86,6 +87,9 @@ class HostSession:
         self.state = after(self.state, SessionStep.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)
+
+    def expect(self, collective: CapturedCollective) -> None:
+        """Collectives are not captured here."""
 
     def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one ATen operation, capture it into the open segment, and return what it returned.

@@ -5,6 +5,7 @@ from .base import (
     SHARED,
     Backend,
     Capabilities,
+    CapturedCollective,
     CopyingSegment,
     Launch,
     Lock,

@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import torch
 
+from ....base import Site
 from ...compiling import Binary
 from .aliases import OWNING, Aliases
 from .kernels import LoadedKernel
@@ -136,6 +137,9 @@ class Session(Protocol):
     def begin(self, expected: int | None = None) -> None:
         """Open a segment, of at most so many operations if that is known."""
 
+    def expect(self, collective: CapturedCollective) -> None:
+        """A collective is about to be captured."""
+
     def run(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Capture one ATen operation into the open segment and return its output tensors.
 
@@ -223,6 +227,21 @@ class Session(Protocol):
     def join(self) -> None:
         """What is captured from now on runs after what was captured in :meth:`fork`."""
         ...
+
+
+@dataclass(frozen=True)
+class CapturedCollective:
+    """A collective in a segment, in which a replay may wait for other ranks.
+
+    Attributes:
+        limit_s: The time limit of its group.
+        rank: Of this process, among all.
+    """
+
+    name: str
+    site: Site
+    limit_s: float
+    rank: int
 
 
 class OwnStreams:

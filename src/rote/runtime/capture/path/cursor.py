@@ -56,6 +56,7 @@ class Cursor:
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
         careful: Where a recorded call comes to a stretch that is not known, it starts again.
         captures_numbers: Captured operations may have numbers that replays compute.
+        captures_collectives: Collectives are captured where they can be.
         at_length: The tree is that of calls at other lengths.
 
     Attributes:
@@ -87,6 +88,7 @@ class Cursor:
         resolves: bool = False,
         careful: bool = False,
         captures_numbers: bool = False,
+        captures_collectives: bool = False,
         at_length: bool = False,
     ) -> None:
         self.node = root
@@ -97,6 +99,7 @@ class Cursor:
         self.device = device
         self.on_host = device.type == "cpu"
         self.captures_numbers = captures_numbers
+        self.captures_collectives = captures_collectives and not self.on_host
         self.tape = tape
         self.suspended = False
         self.difference: Reason | None = None

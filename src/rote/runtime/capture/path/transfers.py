@@ -24,10 +24,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....base import user_site
+from ....base import EnvironmentError_, captures_apart, user_site
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
-from ...backends.protocol import refill
+from ...backends.protocol import CapturedCollective, refill
 from ...operators import Placement, tensors_of, wait_operator, written_operands
 from ...program import results_of
 from ...pytorch import DoneWork, GroupCall, SeenWork, WeakGroup, has_memory, work_in
@@ -36,6 +36,12 @@ from .cursor import Cursor, Mode
 from .follower import Follower
 
 _HERE = "Wait for it in the same call, by work.wait() and nothing else."
+_REGISTERED = (
+    "capture_collectives=True needs NCCL_GRAPH_REGISTER=0 in the environment of all ranks, before the first "
+    "process group is made, and no NCCL_GRAPH_MIXING_SUPPORT=0. Otherwise NCCL registers the memory of "
+    "captured collectives with all ranks at once: a rank that runs plainly meanwhile hangs them, and memory "
+    "of expandable_segments cannot be registered."
+)
 _WAIT = "_c10d_functional::wait_tensor"
 _WRAP = "_c10d_functional::_wrap_tensor_autograd"
 """Makes a tensor that waits where it is used first; no collective, and no operation."""
@@ -114,7 +120,8 @@ class Transfers:
         func = known.func
         if func is wait_operator().overload:
             flight = self._flights[args[1]]
-            self._step(steps, known, args, kwargs, partial(_wait, flight))
+            there = Placement.CAPTURED if flight.captured else Placement.ISLAND
+            self._step(steps, known, args, kwargs, partial(_wait, flight), there=there)
             return None
         if known.facts.name == _WRAP:
             return known.raw(*args)
@@ -159,9 +166,11 @@ class Transfers:
         self, steps: Steps, known: Any, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         weakly = tuple([WeakGroup.instead(each) for each in args])
-        self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.func._op))
-        told = self._told
-        if told is not None and told.repeats and self._cursor.mode is Mode.RECORD:
+        told, there = self._told, self._there(known, args, kwargs)
+        flight.captured = there is Placement.CAPTURED
+        self._step(steps, known, weakly, kwargs, partial(_begin, flight, known.func._op), there=there)
+        again = told is not None and told.repeats and not flight.captured
+        if told is not None and again and self._cursor.mode is Mode.RECORD:
             flight.direct = told.again(self._cursor.aliases.keep_all)
         returns = len(known.func._schema.returns)
         handle = flight.handed
@@ -176,11 +185,31 @@ class Transfers:
             handle = work.handed
         return None if not returns else handle if returns == 1 else (args[0], handle)
 
+    def _there(self, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placement:
+        """Where a collective with a handle of work runs: in a segment, if nobody has to wait for it."""
+        cursor, told = self._cursor, self._told
+        if not cursor.captures_collectives or cursor.index in cursor.node.refused:
+            return Placement.ISLAND
+        if cursor.mode is Mode.FOLLOW:
+            known_ones = cursor.node.operations
+            kind = known_ones[cursor.index].kind if cursor.index < len(known_ones) else ""
+            return Placement.CAPTURED if kind == Placement.CAPTURED.value else Placement.ISLAND
+        limit_s = told.captured_s(known.func, args, kwargs) if told is not None else None
+        if told is None or limit_s is None:
+            return Placement.ISLAND
+        if not captures_apart():
+            raise EnvironmentError_(_REGISTERED)
+        cursor.node.pure = False
+        if cursor.mode is Mode.RECORD:
+            expected = CapturedCollective(told.name, user_site(), limit_s, told.rank)
+            cursor.recorder.session.expect(expected)
+        return Placement.CAPTURED
+
     def _functional(
         self, steps: Steps, known: Any, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         cursor = self._cursor
-        operation, tensors, tokens, _ = steps.before(known, args, kwargs)
+        operation, tensors, tokens, _ = steps.before(known, args, kwargs, Placement.ISLAND)
         if cursor.mode is Mode.FOLLOW:
             out = self._follower.run(operation, known.func, args, kwargs, tensors)
             parts = results_of(out)[1]
@@ -206,16 +235,17 @@ class Transfers:
         kwargs: dict[str, Any],
         call: Callable[..., Any],
         out: Any = None,
+        there: Placement = Placement.ISLAND,
     ) -> Any:
         """Run an operation whose replays make a call; it has no results but operands."""
         cursor = self._cursor
-        operation, tensors, tokens, _ = steps.before(known, args, kwargs)
+        operation, tensors, tokens, _ = steps.before(known, args, kwargs, there)
         if cursor.mode is Mode.FOLLOW:
             cursor.expect(operation)
             cursor.passed()
         else:
-            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
-            if cursor.mode is Mode.RECORD:
+            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, there)
+            if cursor.mode is Mode.RECORD and there is Placement.ISLAND:
                 cursor.recorder.receive(written_operands(known.facts, args, kwargs))
             steps.after(operation, known.facts, tensors, tokens, out)
         return out
