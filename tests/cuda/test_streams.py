@@ -246,6 +246,73 @@ def test_the_stream_of_a_call_is_ordered_after_it():
     g.reset()
 
 
+def by_the_device(x, own):
+    torch.cuda.synchronize()
+
+
+def by_the_current_device(x, own):
+    torch.accelerator.synchronize()
+
+
+def by_its_stream(x, own):
+    torch.cuda.current_stream().synchronize()
+
+
+def by_another_stream(x, own):
+    own.stream.wait_stream(torch.cuda.current_stream())
+    own.stream.synchronize()
+
+
+def by_an_event(x, own):
+    event = torch.cuda.Event()
+    event.record()
+    event.synchronize()
+
+
+@pytest.mark.parametrize(
+    "wait", [by_the_device, by_the_current_device, by_its_stream, by_another_stream, by_an_event]
+)
+def test_the_host_waits_in_each_replay(wait):
+    """What the call copies to the host by itself is there when the host has waited."""
+    own, host = OwnStream(), torch.zeros(256, pin_memory=True)
+
+    def fn(x):
+        y = slow(x)
+        host.copy_(y[0], non_blocking=True)
+        wait(y, own)
+        return y * host.sum().item()
+
+    g = rote.graph(fn)
+    for n in range(WARM + 8):
+        x = torch.full((256, 256), (n + 1) / 1e4, device="cuda")
+        expected = slow(x)
+        out = g(x)
+        assert torch.equal(host, expected[0].cpu())
+        assert torch.equal(out, expected * expected[0].cpu().sum().item())
+    report = g.report()
+    assert report.replayed >= 4, g.explain()
+    del out
+    g.reset()
+
+
+def test_a_wait_is_an_island_of_its_rule():
+    def fn(x):
+        y = x * 2
+        torch.cuda.synchronize()
+        return y + 1
+
+    g = rote.graph(fn)
+    for n in range(WARM + 6):
+        assert torch.equal(
+            g(torch.full((4,), float(n), device="cuda")), torch.full((4,), 2.0 * n + 1, device="cuda")
+        )
+    (recording,) = g.report().recordings
+    assert [(each.code, each.operation) for each in recording.islands] == [
+        ("RT133", "rote_transfers::synchronize")
+    ]
+    g.reset()
+
+
 def test_an_event_that_outlives_the_call():
     event = torch.cuda.Event(enable_timing=True)
 

@@ -22,6 +22,7 @@ from .stores import without_copies
 
 _OBSERVE = Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED, _ANYWHERE = Placement.CAPTURED, Placement.ANYWHERE
+_SYNCHRONIZE = "rote_transfers::synchronize"
 
 
 class Runner:
@@ -89,7 +90,7 @@ class Runner:
             return known.raw(*args, **kwargs)  # no segment is open, and it launches nothing
         if placement is _CAPTURED and not short:
             try:
-                if not cursor.on_host:
+                if not (cursor.on_host or known.facts.transfers):
                     capture = partial(tape.capture, cursor)
                     func, args = without_copies(known.facts, args, cursor.device, capture)
                 if tape.executes or not known.seen:  # a replay that executes runs Python code again
@@ -108,7 +109,7 @@ class Runner:
         if operation.computes:
             code = rules.OPERAND_DIFFERS.code
         elif known.facts.transfers:
-            code = rules.COLLECTIVE.code
+            code = (rules.SYNCHRONIZE if known.facts.name == _SYNCHRONIZE else rules.COLLECTIVE).code
         elif not kept_out:
             code = rule_of(func, placement, refused, tensors_of(args, kwargs)).code
         if not known.quiet:

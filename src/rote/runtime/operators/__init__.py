@@ -17,4 +17,4 @@ from .operands import (
 )
 from .table import rows_with
 from .torch_private import composite_call, schema_of
-from .transfers import wait_operator
+from .transfers import synchronize_operator, wait_operator

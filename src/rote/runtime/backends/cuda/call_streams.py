@@ -3,7 +3,8 @@
 A call that is recorded runs on one stream, in the order of its lines. That is an order that its streams
 allow: where a stream waits, what it waits for stands in an earlier line. So nothing has to be switched,
 recorded or waited for inside of such a call, and a segment may end between any two operations. Two operations
-that the caller has put on streams of their own run one after the other, then.
+that the caller has put on streams of their own run one after the other, then. Where the host waits, for a
+stream, an event or the device, it waits for the device, between two segments.
 
 What is outside stays ordered with the call as it was. A stream that calls have used is waited for when a call
 begins, and waits for it when it ends; so is an event that a call has waited for and not recorded. That orders
@@ -17,6 +18,7 @@ What is to be captured then is refused, and runs between two segments.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
@@ -25,6 +27,8 @@ from typing import Any
 
 import torch
 
+from ....base import is_own
+from ...operators import synchronize_operator
 from ...pytorch import REPLACEMENTS, in_dispatch_mode
 from ..protocol import OwnStreams
 from .stream import Streams
@@ -59,6 +63,10 @@ class CallStreams(OwnStreams):
                 (torch.cuda.Stream, "__exit__", self._exit),
                 (torch.cuda.Event, "record", self._record),
                 (torch.cuda.Event, "wait", self._wait),
+                (torch.cuda, "synchronize", self._of_device),
+                (torch.accelerator, "synchronize", self._of_device),
+                (torch.cuda.Stream, "synchronize", self._of_stream),
+                (torch.cuda.Event, "synchronize", self._of_event),
             ):
                 stack.enter_context(REPLACEMENTS.replaced(owner, name, make(getattr(owner, name))))
             try:
@@ -117,6 +125,42 @@ class CallStreams(OwnStreams):
             return None if keeps else original(event, stream)
 
         return wait
+
+    # ------------------------------------------------------------------ what waits on the host
+
+    def _of_device(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def synchronize(device: Any = None, *given: Any) -> Any:
+            is_here = device is None or torch.device(device).index in (None, self._streams.index)
+            return self._synchronize() if is_here and self._waits() else original(device, *given)
+
+        return synchronize
+
+    def _of_stream(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def synchronize(stream: Any) -> Any:
+            is_here = stream.device_index == self._streams.index
+            return self._synchronize() if is_here and self._waits() else original(stream)
+
+        return synchronize
+
+    def _of_event(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(original)
+        def synchronize(event: Any) -> Any:
+            if not self._waits():
+                return original(event)
+            self._await(event)
+            return self._synchronize()
+
+        return synchronize
+
+    def _waits(self) -> bool:
+        """Whether it is the call that waits, and not rote, which runs an operation of it."""
+        asking = sys._getframe(2).f_code.co_filename
+        return in_dispatch_mode() and not is_own(asking) and self._is_of_call()
+
+    def _synchronize(self) -> None:
+        synchronize_operator().overload(self._streams.index)
 
     # ------------------------------------------------------------------ whose it is
 

@@ -28,7 +28,7 @@ from ....base import EnvironmentError_, captures_apart, user_site
 from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import CapturedCollective, refill
-from ...operators import Placement, tensors_of, wait_operator, written_operands
+from ...operators import Placement, synchronize_operator, tensors_of, wait_operator, written_operands
 from ...program import results_of
 from ...pytorch import DoneWork, GroupCall, SeenWork, WeakGroup, has_memory, work_in
 from ...recording import InFlight
@@ -122,6 +122,9 @@ class Transfers:
             flight = self._flights[args[1]]
             there = Placement.CAPTURED if flight.captured else Placement.ISLAND
             self._step(steps, known, args, kwargs, partial(_wait, flight), there=there)
+            return None
+        if func is synchronize_operator().overload:
+            self._step(steps, known, args, kwargs, known.raw)
             return None
         if known.facts.name == _WRAP:
             return known.raw(*args)
