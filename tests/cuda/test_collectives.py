@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 import torch.distributed as dist
+import torch.distributed._functional_collectives as functional
 
 import rote
 
@@ -47,6 +48,13 @@ def sent_around(x):
     return taken.sum()
 
 
+def without_changes(x):
+    """The functional collectives, each waited for where its result is used next."""
+    y = functional.all_reduce(x * 2, "sum", dist.group.WORLD) + 1
+    whole = functional.all_gather_tensor(y, 0, dist.group.WORLD) * 2
+    return functional.reduce_scatter_tensor(whole, "sum", 0, dist.group.WORLD) - y
+
+
 def in_a_backward(x):
     weight = torch.full((4,), 2.0, device=x.device, requires_grad=True)
     weight.register_hook(lambda gradient: dist.all_reduce(gradient) or gradient * 2)
@@ -62,7 +70,9 @@ def read_in_between(x):
     return z
 
 
-@pytest.mark.parametrize("program", [summed, gathered, sent_around, in_a_backward, read_in_between])
+@pytest.mark.parametrize(
+    "program", [summed, gathered, sent_around, without_changes, in_a_backward, read_in_between]
+)
 def test_what_nobody_waits_for_is_captured(group, program):
     g = rote.graph(program, keep=True, capture_collectives=True)
     for n in range(CALLS):
@@ -87,6 +97,23 @@ def test_what_gives_a_handle_runs_between_two_graphs(group):
         x = torch.full((4,), n + 1.5, device="cuda")
         assert torch.equal(g(x), call(x))
     assert g.report().replayed >= 6 and "island: c10d::allreduce_" in str(g.explain()), g.explain()
+    g.reset()
+
+
+def test_what_is_waited_for_later_runs_between_two_graphs(group):
+    """Another rank may begin the two in another order, and wait for neither before it has begun both."""
+
+    def call(x):
+        y = functional.all_reduce(x * 2, "sum", dist.group.WORLD)
+        z = functional.broadcast(x * 3, 0, dist.group.WORLD)
+        return y + z
+
+    g = rote.graph(call, keep=True, capture_collectives=True)
+    for n in range(CALLS):
+        x = torch.full((4,), n + 1.5, device="cuda")
+        assert torch.equal(g(x), call(x))
+    explained = str(g.explain())
+    assert g.report().replayed >= 6 and "island: _c10d_functional::all_reduce" in explained, explained
     g.reset()
 
 

@@ -1704,6 +1704,10 @@ def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str 
     torch.set_num_threads(1)
     part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
     timeout = datetime.timedelta(seconds=120)
+
+    def graphed(function: Any, /, **options: Any) -> Any:
+        return rote.graph(function, capture_collectives=bool(captured), **options)
+
     store = dist.FileStore(file, RANKS)
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
@@ -1716,7 +1720,7 @@ def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str 
             world_size=RANKS, timeout=timeout,
         )  # fmt: skip
         try:
-            found = play(name, rank, device, partial(rote.graph, capture_collectives=bool(captured)))
+            found = play(name, rank, device, graphed)
         except Exception:
             found = {"name": name, "error": traceback.format_exc()}
         print(json.dumps(found), flush=True)

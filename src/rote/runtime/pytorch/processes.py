@@ -353,31 +353,32 @@ class GroupCall(NamedTuple):
         ours = frame is not None and frame.f_code.co_filename.startswith(_DISTRIBUTED)
         return cls(function.__name__, args[0], args[1:], kwargs, ours)
 
-    @property
-    def rank(self) -> int:
-        """Of this process, among all."""
-        return torch.distributed.get_rank()
-
-    def captured_s(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
-        """The time limit of its group in seconds, if a capture may have it; else None.
-
-        NCCL puts what nobody has a handle of on the current stream. What has one is begun on another.
-        """
+    def gives_handle(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether somebody has to wait for it, by its operator; NCCL puts others on the current stream."""
         places = {each.name: n for n, each in enumerate(func._schema.arguments)}
         at = places.get("async_op", places.get("asyncOp"))
-        if at is None or kwargs.get("async_op", args[at] if at < len(args) else True):
-            return None
-        try:
-            backend = self.group._get_backend(torch.device("cuda"))
-            return backend.options._timeout.total_seconds() if backend.name() == _NCCL else None
-        except (AttributeError, RuntimeError):  # it has none for CUDA, or does not say
-            return None
+        return at is None or kwargs.get("async_op", args[at] if at < len(args) else True)
 
     def again(self, keep: Callable[[Any], Any]) -> Callable[[], Any]:
         """What makes it again; ``keep`` says how operands are held, and the group is held weakly."""
         group, name, args = WeakGroup(self.group), self.name, keep(self.args)
         kwargs = {key: keep(value) for key, value in self.kwargs.items()}
         return lambda: getattr(group.alive(), name)(*args, **kwargs)
+
+
+def nccl_limit_s(group: ProcessGroup) -> float | None:
+    """The time limit of a group in seconds; None if it is not one of NCCL, or does not say."""
+    try:
+        backend = group._get_backend(torch.device("cuda"))
+        return backend.options._timeout.total_seconds() if backend.name() == _NCCL else None
+    except (AttributeError, RuntimeError):  # it has none for CUDA
+        return None
+
+
+def group_named(name: str) -> ProcessGroup | None:
+    """The group of a functional collective."""
+    resolve: Any = getattr(torch.distributed.distributed_c10d, "_resolve_process_group", None)
+    return None if resolve is None else resolve(name)
 
 
 _NCCL = "nccl"

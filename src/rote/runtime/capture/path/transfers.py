@@ -30,7 +30,16 @@ from ....hazards.rules import Reason, reason
 from ...backends.protocol import CapturedCollective, refill
 from ...operators import Placement, synchronize_operator, tensors_of, wait_operator, written_operands
 from ...program import results_of
-from ...pytorch import DoneWork, GroupCall, SeenWork, WeakGroup, has_memory, work_in
+from ...pytorch import (
+    DoneWork,
+    GroupCall,
+    SeenWork,
+    WeakGroup,
+    group_named,
+    has_memory,
+    nccl_limit_s,
+    work_in,
+)
 from ...recording import InFlight
 from .cursor import Cursor, Mode
 from .follower import Follower
@@ -131,7 +140,9 @@ class Transfers:
         if known.facts.name == _WAIT:
             found = self._made.get(args[0].untyped_storage()._cdata)
             call = known.raw if found is None else partial(_arrive, found[0], found[1], known.raw)
-            return self._step(steps, known, args, kwargs, call, args[0])
+            captured = found is not None and found[0].captured
+            there = Placement.CAPTURED if captured else Placement.ISLAND
+            return self._step(steps, known, args, kwargs, call, args[0], there)
         self._cursor.node.acts = True
         flight = self._begun(len(self._flights))
         self._flights.append(flight)
@@ -189,36 +200,62 @@ class Transfers:
         return None if not returns else handle if returns == 1 else (args[0], handle)
 
     def _there(self, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Placement:
-        """Where a collective with a handle of work runs: in a segment, if nobody has to wait for it."""
-        cursor, told = self._cursor, self._told
+        """Where a collective runs: in a segment, if nothing comes between it and the wait for it."""
+        cursor = self._cursor
         if not cursor.captures_collectives or cursor.index in cursor.node.refused:
             return Placement.ISLAND
         if cursor.mode is Mode.FOLLOW:
             known_ones = cursor.node.operations
             kind = known_ones[cursor.index].kind if cursor.index < len(known_ones) else ""
             return Placement.CAPTURED if kind == Placement.CAPTURED.value else Placement.ISLAND
-        limit_s = told.captured_s(known.func, args, kwargs) if told is not None else None
-        if told is None or limit_s is None:
+        limit_s = self._limit_s(known, args, kwargs)
+        if limit_s is None:
             return Placement.ISLAND
         if not captures_apart():
             raise EnvironmentError_(_REGISTERED)
         cursor.node.pure = False
         if cursor.mode is Mode.RECORD:
-            expected = CapturedCollective(told.name, user_site(), limit_s, told.rank)
+            name = known.facts.name.partition("::")[2].strip("_")
+            expected = CapturedCollective(name, user_site(), limit_s, torch.distributed.get_rank())
             cursor.recorder.session.expect(expected)
         return Placement.CAPTURED
+
+    def _limit_s(self, known: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float | None:
+        """The time limit of a collective that a capture may have; None if it may not.
+
+        To wait earlier than the call does is no choice: ranks that begin two collectives in different orders
+        would wait for each other.
+        """
+        cursor = self._cursor
+        if known.func.namespace == _HANDLES:
+            told = self._told
+            ends = told is not None and not told.gives_handle(known.func, args, kwargs)
+            return nccl_limit_s(told.group) if ends and told is not None else None
+        if cursor.mode is Mode.RECORD:
+            following = cursor.node.operations[cursor.index + 1 : cursor.index + 2]
+            if not following or following[0].name != _WAIT:
+                cursor.node.refused.add(cursor.index)
+                return None
+        group = group_named(args[-1]) if isinstance(args[-1], str) else None
+        return nccl_limit_s(group) if group is not None else None
 
     def _functional(
         self, steps: Steps, known: Any, flight: InFlight, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        cursor = self._cursor
-        operation, tensors, tokens, _ = steps.before(known, args, kwargs, Placement.ISLAND)
+        cursor, there = self._cursor, self._there(known, args, kwargs)
+        flight.captured = there is Placement.CAPTURED
+        operation, tensors, tokens, _ = steps.before(known, args, kwargs, there)
         if cursor.mode is Mode.FOLLOW:
             out = self._follower.run(operation, known.func, args, kwargs, tensors)
             parts = results_of(out)[1]
+        elif cursor.mode is Mode.RECORD and flight.captured:
+            call = partial(_fill_now, known.raw)
+            out = steps.run(operation, replace(known, func=call, raw=call), args, kwargs, there)
+            parts = results_of(out)[1]
+            steps.after(operation, known.facts, tensors, tokens, out)
         else:
             call = partial(_begin_filling, flight, known.raw)
-            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, Placement.ISLAND)
+            steps.run(operation, replace(known, func=call, raw=call), args, kwargs, there)
             out = flight.first
             parts = results_of(out)[1]
             if cursor.mode is Mode.RECORD:
@@ -305,6 +342,14 @@ def _begin_filling(
     flight.waits = [each is not None for each in flight.fresh]
     if not flight.recorded:
         flight.first = out
+
+
+def _fill_now(call: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Begin and wait, as the call does with its next operation."""
+    out = call(*args, **kwargs)
+    for each in results_of(out)[1]:
+        torch.ops._c10d_functional.wait_tensor(each)
+    return out
 
 
 def _arrive(flight: InFlight, index: int, wait: Callable[..., Any], *args: Any) -> None:
