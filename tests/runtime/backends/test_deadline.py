@@ -41,10 +41,18 @@ class Recording:
 class Watched:
     def __init__(self):
         self.device, self.now, self.ended = Device(), 0.0, []
-        self.deadline = Deadline(self.device.event, lambda: self.now, self.ended.append)
+        self.deadline = Deadline(self.device.event, self.is_idle, lambda: self.now, self.ended.append)
+
+    def is_idle(self, stream):
+        assert stream == 5
+        return self.device.done == self.device.queued
+
+    def begin(self):
+        self.deadline.began(5)
+        self.device.queued += 1
 
     def call(self):
-        self.device.queued += 1
+        self.begin()
         self.deadline.passed()
 
     def look(self, seconds=1.0):
@@ -94,6 +102,30 @@ def test_a_recording_that_is_gone_is_not_named():
     made, recording = watched()
     del recording
     assert not made.deadline.active
+
+
+def test_a_call_that_waits_for_the_device_ends_the_process():
+    """It reads a value that never comes, so that it does not end."""
+    made, recording = watched()
+    made.call()
+    made.device.done = made.device.queued
+    made.look()
+    made.begin()
+    for _ in range(10):
+        made.look()
+        assert not made.ended
+    made.look()
+    assert made.ended and recording
+
+
+def test_a_call_that_is_busy_on_the_host_goes_on():
+    made, recording = watched()
+    made.call()
+    made.begin()
+    made.device.done = made.device.queued
+    for _ in range(1000):
+        made.look()
+    assert not made.ended and recording
 
 
 def test_a_device_that_rests_for_long_is_no_device_that_stops():

@@ -120,7 +120,9 @@ class CudaBackend(Backend):
             self._release_waiting()
         handle = self.streams.enter_call()
         # Another thread may have left something to release.
-        self.entered = None if self._waiting or self.streams.is_ordered else handle
+        self.entered = None if self._waiting or self.is_ordered else handle
+        if self._deadline is not None:
+            self._deadline.began(handle)
         return handle
 
     @property
@@ -131,19 +133,19 @@ class CudaBackend(Backend):
     def leave_call(self) -> None:
         """Have the streams that calls have used wait for this call."""
         self.streams.leave_call()
-        if self._deadline is not None and self._deadline.active:
+        if self._deadline is not None:
             self._deadline.passed()
 
     def expect(self, session: CudaSession, collective: CapturedCollective) -> None:
         """A session captures a collective: there is a time limit to its replays."""
         if self._deadline is None:
-            self._deadline = Deadline(torch.cuda.Event)
+            self._deadline = Deadline(torch.cuda.Event, self.streams.are_idle)
             watch(self._deadline, self.device)
         self._deadline.expect(session, collective)
 
     def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
         """The context of a traced call."""
-        return CallStreams(self.streams, recorded=recorded).watched()
+        return CallStreams(self.streams, self.leave_call, recorded=recorded).watched()
 
     # ------------------------------------------------------------------ memory
 

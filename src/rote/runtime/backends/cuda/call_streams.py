@@ -39,11 +39,12 @@ class CallStreams(OwnStreams):
     """The streams and events of one traced call.
 
     Args:
+        leave: Called when a recorded call is over, and lies on the caller's stream.
         recorded: The call runs on the stream of a recording, or follows one.
     """
 
-    def __init__(self, streams: Streams, *, recorded: bool) -> None:
-        self._streams = streams
+    def __init__(self, streams: Streams, leave: Callable[[], None], *, recorded: bool) -> None:
+        self._streams, self._leave = streams, leave
         self._recorded = recorded
         self._thread = get_ident()
         self._caller = streams.current()
@@ -81,7 +82,7 @@ class CallStreams(OwnStreams):
         for event in held_by_others(self._events):
             event.record()
         self._events.clear()
-        self._streams.leave_call()
+        self._leave()
 
     # ------------------------------------------------------------------ what is replaced
 

@@ -6,9 +6,11 @@ waits for the device. So a thread looks after the replays of a device, as PyTorc
 
 It is told when a call ends, by an event behind it. If that has come the device has done all. If it has not,
 the next call leaves another event, the *mark*, which stays until it has come: so the thread sees that the
-device goes on although there is always something queued. Where nothing comes for the time limit of a group,
-the process ends, as it does with PyTorch's own: what the other rank was to give is missing, and nobody may go
-on without it.
+device goes on although there is always something queued. It is told when a call begins, too: one that reads a
+value on the host may wait for the device and never end, while its stream has something left to do.
+
+Where nothing comes for the time limit of a group, the process ends, as it does with PyTorch's own: what the
+other rank was to give is missing, and nobody may go on without it.
 
 What does not work: to say which of the collectives it is. The device does not tell; the text names them all.
 """
@@ -44,6 +46,7 @@ class Deadline:
 
     Args:
         make_event: Makes an event of the device.
+        is_idle: Whether a stream, by its handle, and that of recordings have nothing left to do.
         clock: Seconds that have passed.
         end: Called with a text where nothing has come for too long.
     """
@@ -51,10 +54,12 @@ class Deadline:
     def __init__(
         self,
         make_event: Callable[[], Any],
+        is_idle: Callable[[int], bool],
         clock: Callable[[], float] = monotonic,
         end: Callable[[str], None] | None = None,
     ) -> None:
-        self._clock, self._end = clock, end or end_process
+        self._is_idle, self._clock, self._end = is_idle, clock, end or end_process
+        self._call: tuple[int, float] | None = None  # the stream of the call of now, and when it began
         self._last, self._mark = make_event(), make_event()
         self._called = self._marked = self._wanted = False
         self._came = clock()
@@ -73,8 +78,13 @@ class Deadline:
         """A recording is released."""
         self._expected.pop(recording, None)
 
+    def began(self, stream: int) -> None:
+        """A call begins."""
+        self._call = stream, self._clock()
+
     def passed(self) -> None:
         """The work of a call has been queued."""
+        self._call = None
         self._last.record()
         self._called = True
         if self._wanted:
@@ -84,21 +94,31 @@ class Deadline:
 
     def look(self) -> None:
         """Whether the device goes on."""
+        self._look_inside()
         if not self._called or self._last.query() or (self._marked and self._mark.query()):
             self._came = self._clock()
             self._marked = self._wanted = False
             return
         self._wanted = not self._marked
-        expected = [each for those in list(self._expected.values()) for each in those]
-        if not expected:
-            return
-        limit_s = min([each.limit_s for each in expected])
-        if self._clock() - self._came > limit_s:
-            self._end(told(expected, limit_s))
+        if self._is_late(self._came):
+            self._end(told(self._all_expected()))
+
+    def _look_inside(self) -> None:
+        call = self._call
+        if call is not None and self._is_late(call[1]) and not self._is_idle(call[0]):
+            self._end(told(self._all_expected()))
+
+    def _is_late(self, since: float) -> bool:
+        limits = [each.limit_s for each in self._all_expected()]
+        return bool(limits) and self._clock() - since > min(limits)
+
+    def _all_expected(self) -> list[CapturedCollective]:
+        return [each for those in list(self._expected.values()) for each in those]
 
 
-def told(expected: list[CapturedCollective], limit_s: float) -> str:
+def told(expected: list[CapturedCollective]) -> str:
     """What is said before the process ends."""
+    limit_s = min([each.limit_s for each in expected])
     counts = Counter([f"{each.name} at {each.site}" for each in expected])
     shown = [f"{line} ({times} times)" if times > 1 else line for line, times in counts.items()]
     more = f" and {len(shown) - _SHOWN} more" if len(shown) > _SHOWN else ""

@@ -107,6 +107,12 @@ class Streams:
             for other in self.others.values():
                 other.wait_event(event)
 
+    def are_idle(self, handle: int) -> bool:
+        """Whether a stream, by its handle, and that of recordings have nothing left to do."""
+        default = torch.cuda.default_stream(self._device)
+        stream = torch.cuda.ExternalStream(handle, self._device) if handle else default
+        return stream.query() and self.side.query()
+
     @contextmanager
     def _running_on(self, stream: Any) -> Generator[None]:
         """As ``torch.cuda.stream``, also where that has been replaced."""
