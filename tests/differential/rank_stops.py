@@ -1,4 +1,4 @@
-"""One of two ranks stops while the other replays: ``python -m tests.differential.rank_stops RANK FILE``."""
+"""One of two ranks stops while the other replays: ``python -m tests.differential.rank_stops RANK FILE HOW``."""
 
 from __future__ import annotations
 
@@ -24,16 +24,22 @@ def call(x):
     return y + 1
 
 
-def main(rank: int, file: str) -> None:
+def read(x):
+    y = x * 2
+    dist.all_reduce(y)
+    return y + 1 if y.sum().item() > 0 else y
+
+
+def main(rank: int, file: str, how: str) -> None:
     device = torch.device("cuda", rank)
     torch.cuda.set_device(device)
     store = dist.FileStore(file, RANKS)
     dist.init_process_group("nccl", store=store, rank=rank, world_size=RANKS, timeout=LIMIT)
-    g, right = rote.graph(call, keep=True, capture_collectives=True), True
+    g, right = rote.graph(read if how == "reads" else call, keep=True, capture_collectives=True), True
     for n in range(STEPS):
-        x = torch.full((4,), n + 1.0, device=device)
-        right &= g(x).tolist() == [2 * (n + 1.0) * RANKS + 1] * 4
-    told = {"right": right, "replayed": g.report().replayed, "islands": str(g.explain()).count("island")}
+        x = torch.full((4,), n % 2 + 1.0, device=device)
+        right &= g(x).tolist() == [2 * (n % 2 + 1.0) * RANKS + 1] * 4
+    told = {"right": right, "replayed": g.report().replayed, "islands": str(g.explain()).count("c10d::")}
     print(json.dumps({"name": "before", **told}), flush=True)
     if rank == 1:
         os._exit(0)
@@ -43,4 +49,4 @@ def main(rank: int, file: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])
+    main(int(sys.argv[1]), *sys.argv[2:])
