@@ -1,4 +1,4 @@
-"""One of two ranks stops while the other replays: ``python -m tests.differential.rank_stops RANK FILE HOW``."""
+"""One of two ranks stops and the other replays: ``python -m tests.differential.rank_stops RANK FILE HOW``."""
 
 from __future__ import annotations
 
