@@ -370,3 +370,68 @@ def test_a_replay_that_raises_has_drawn_what_the_call_draws(device: torch.device
     finally:
         _set(outside)
     assert act.report().replayed >= 20
+
+
+def _in_place(s: Any, call: int) -> None:
+    s.rows[call % 20] = call
+
+
+def _anew(s: Any, call: int) -> None:
+    s.rows = s.rows + np.float32(call)
+
+
+def _in_turn(s: Any, call: int) -> None:
+    s.rows[0] = call % 2
+
+
+def _longer(s: Any, call: int) -> None:
+    s.rows = np.concatenate([s.rows, s.rows[-1:] + np.float32(1)]) if call % 12 == 11 else s.rows * 2
+
+
+def _another_type(s: Any, call: int) -> None:
+    s.rows = s.rows.astype([np.float32, np.float64][call // 20 % 2]) + 1
+
+
+def _rows(s: Any, x: Tensor) -> Tensor:
+    return torch.as_tensor(s.rows[np.random.randint(0, 20, 4)], dtype=x.dtype, device=x.device).sum(0) * x
+
+
+def _rows_and_all(s: Any, x: Tensor) -> Tensor:
+    return _rows(s, x) + float(s.rows.sum()) + s.rows.shape[0]
+
+
+def _rows_and_a_look(s: Any, x: Tensor) -> Tensor:
+    return _rows(s, x) + s.rows.tolist()[3][0]
+
+
+def _fills_a_row(s: Any, x: Tensor) -> Tensor:
+    s.rows[int(s.places[0])] = 2.0
+    s.places = np.roll(s.places, 1)
+    return _rows(s, x)
+
+
+def _keeps_rows(s: Any, x: Tensor) -> Tensor:
+    s.last = float(s.rows[np.random.randint(0, 20, 4)].max())
+    return x * s.last
+
+
+@pytest.mark.parametrize("between", [_in_place, _anew, _in_turn, _longer, _another_type])
+@pytest.mark.parametrize("program", [_rows, _rows_and_all, _rows_and_a_look, _fills_a_row, _keeps_rows])
+def test_rows_of_what_others_fill(program, between, device):
+    plain, graphed = (_state(device) for _ in range(2))
+    act, outside = rote.graph(lambda x: program(graphed, x), keep=True), _states()
+    try:
+        np.random.seed(5)
+        for call in range(CALLS):
+            x, begun = torch.full((3,), float(call), device=device), _states()
+            expected, left = program(plain, x), _states()
+            _set(begun)
+            assert torch.equal(act(x), expected), call
+            assert repr(_states()) == repr(left) and plain.last == graphed.last, call
+            assert np.array_equal(plain.rows, graphed.rows) and plain.rows.dtype == graphed.rows.dtype
+            for each in (plain, graphed):
+                between(each, call)
+    finally:
+        _set(outside)
+    if program in (_rows, _rows_and_all, _keeps_rows) and between in (_in_place, _anew):
+        assert act.report().replayed >= CALLS // 4, act.explain()
