@@ -417,7 +417,9 @@ def _keeps_rows(s: Any, x: Tensor) -> Tensor:
 
 @pytest.mark.parametrize("between", [_in_place, _anew, _in_turn, _longer, _another_type])
 @pytest.mark.parametrize("program", [_rows, _rows_and_all, _rows_and_a_look, _fills_a_row, _keeps_rows])
-def test_rows_of_what_others_fill(program, between, device):
+def test_rows_of_what_others_fill(
+    program: Callable[[Any, Tensor], Any], between: Callable[[Any, int], None], device: torch.device
+) -> None:
     plain, graphed = (_state(device) for _ in range(2))
     act, outside = rote.graph(lambda x: program(graphed, x), keep=True), _states()
     try:

@@ -27,6 +27,7 @@ _SINKS = (
     "self.name = {t}", "self.pair = ({t}, [{t}])", "HIST.extend([{t}, {t}])", "HIST[:] = [{t}, 1]",
     "self.d[0] = {t}", "z = {t}; self.name = z; return z", "self.d = {{'text': {t}, 'step': s}}",
     "setattr(self, 'name', {t})", "print({t})", "print('a', {t}, s, flush=True)", "HIST.insert(0, {t})",
+    "print([{t}], s, file=sys.stderr)",
 )  # fmt: skip
 _LEFT = frozenset({"HIST[:] = [{t}, 1]", "HIST.insert(0, {t})"})
 """Places in which no number is followed."""

@@ -792,11 +792,14 @@ def _is_shown(
     """Whether C writes numbers and texts to a standard stream, if that is of C: no replay repeats it."""
     if any([trace.writes.wrote(STATE_ITEM, vars(sys), name) for name in ("stdout", "stderr")]):
         return False
-    if function is print and "file" not in names and _is_of_c(sys.stdout):
-        looked_at = tuple([each for each in args if not _is_written(each)])
-        if looked_at:
+    if function is print:
+        file = args[names.index("file") - len(names)] if "file" in names else None
+        stream = sys.stdout if file is None else file
+        looked_at = tuple([each for each in args if each is not file and not _is_written(each)])
+        known = is_standard(stream) and _is_of_c(stream)
+        if known and looked_at:
             _unknown(numbers, function, looked_at)
-        return True
+        return known
     stream = function.__self__ if type(function) is BuiltinFunctionType else None
     if names or not is_standard(stream) or not _is_of_c(stream):
         return False
