@@ -47,6 +47,20 @@ WRITTEN = (
     "(lambda z, q: f'{{z:{{q}}}}')({a}, '.1f')", "'%s%%' % {t}", "alone({t})", "copy.copy({t})", "({t} * 2)",
     "str(int({a}) % 10)", "(lambda z: f'{{z % 10}}')(int({a}))", "sorted([{t}, '5'])[0]", "str(not {a})",
     "str(np.float32({a}))", "(lambda z: f'{{z:>{{len(z) + 1}}}}')({t})", "'{{0.real}}'.format({a})",
+    "str(Kept([{a}]))", "({t} + 'x').removesuffix('x').ljust(int({a}) % 12, '.')",
+    "'{{v:>{{w}}}}'.format(v={t}, w=int({a}) % 30)", "'{{v[0]}} {{w.v}}'.format(v=[{a}], w=Box({b}))",
+    "{t}.title().zfill(7)", "str([{a}, ({b}, None), {{'k': {t}}}])", "str(SHARED + [{a}])",
+    "'; '.join([str(z) for z in [{a}, {b}]])", "json.dumps(Keyed(v={a}))",
+    "('%(v' + str(int({a}) % 2) + ')s') % VS", "'{{v:.2f}} {{}} {{w}}'.format({a}, v={b}, w={t})",
+    "json.dumps({{'k': Box({a})}}, default=lambda box: box.v)",
+    "json.dumps({{'b': {a}, 'a': ({b},)}}, sort_keys=True, separators=(',', ':'))",
+    "{t}.replace('0', '5').rjust(9).strip('5 ')", "'%(v)d' % Keyed(v={a})", "changed({a}, {t})",
+    "'%(v).2f, %(w)s: 5%%' % {{'v': {a}, 'w': {t}, 'z': Box({b})}}",
+    "('{{v:.' + str(int({a}) % 4) + 'f}}').format(v={b})", "json.JSONEncoder().encode([{a}])",
+    "json.dumps({{'step': {a}, 'l': [{b}, None, True], 't': {t}}})", "json.dumps([{a}, {t}], indent=1)",
+    "repr({{int({a}) % 3: {b}, 'q': 1}})", "'%(v)s' % {{'v': [{a}, {t}]}}",
+    "(lambda z: f'{{z}}')({{'k': {a}, 'l': [{b}]}})", "json.dumps({a}, cls=Encoder)",
+    "'%s %s' % ([{a}], ({b}, {t}))",
 )  # fmt: skip
 """Numbers written as text."""
 LOOKS = (
@@ -61,6 +75,8 @@ LOOKS = (
     "(isinstance({t}, str) * 2)", "len(yielding({t}))", "(Pair({t}, 1) == Pair('0', 1)) * 1",
     "len(Named({t}).name)",
     "({t} in ('0', '1.0')) * 1", "({t} in {{'0': 1}}) * 1", "len(bytes({t}, 'ascii', 'replace'))",
+    "sys.stderr.write({t})", "(lambda z: len(f'{{[z]}}') + len(z))({t})", "len(str({{'k': {t}}})) % 5",
+    "len(json.loads(json.dumps([{t}]))[0])", "len({t}.strip('0'))", "int({t}.startswith('0'))",
     "len(eval(repr({t})))", "len(format({t}, '>12'))", "len({t}.replace('0', ''))", "(({t} is {t}) and 0)",
 )  # fmt: skip
 """Looks at such a text, which give a number."""
@@ -104,7 +120,7 @@ _WRITES = (
     "HIST[:] = [{t}]", "GROUP.setdefault({t}[:1], 0)", "setattr(self, 'n' + {t}[:1], 1)",
 )  # fmt: skip
 SCENE = """
-import copy, math, torch, collections, numpy as np
+import copy, json, math, sys, torch, collections, numpy as np
 from functools import partial, reduce
 from types import SimpleNamespace
 class Box:
@@ -118,6 +134,19 @@ class Sized:
 Pair = collections.namedtuple('Pair', 'x y')
 def helper(a, b=1): return a * 0.5 + b
 def alone(a): return a
+SHARED, VS = [0.5], {'v0': 'zero', 'v1': 1}
+class Keyed(dict):
+    def __getitem__(self, key): return dict.__getitem__(self, key) + 1
+class Kept(list):
+    def __repr__(self): return 'kept ' + str(len(self))
+class Encoder(json.JSONEncoder):
+    def encode(self, o): return str(o) + '!'
+def changed(a, text):
+    held, more = [1, {'k': 2}], ['0', text]
+    found = str([a, held, more])
+    held[0] = held[1]['k'] = a
+    more.clear()
+    return found + str(held)
 def put(c, i, v):
     c[:, i] = v if type(i) is int else v[:, None]
     return c

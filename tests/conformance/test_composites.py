@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
@@ -153,3 +156,98 @@ def test_a_sequence_packed_outside(device):
         given = data, torch.tensor(sizes)
         assert torch.equal(g(*given), model(PackedSequence(*given))[0].data)
     g.reset()
+
+
+def _fills(x):
+    return x
+
+
+def _turned(x):
+    return x.t()
+
+
+def _part(x):
+    return x[1:]
+
+
+def _wide(x):
+    return x[:, :1].expand(3, 4)
+
+
+def _strided(x):
+    return x[:, ::2]
+
+
+def _empty(x):
+    return x[:0]
+
+
+def _noted(x):
+    x = x.clone()
+    x.note = [1, x]
+    return x
+
+
+def _wanted(x):
+    return x.clone().requires_grad_()
+
+
+@pytest.mark.parametrize(
+    "source",
+    [_fills, _turned, _part, _wide, _strided, _empty, _noted, _wanted],
+    ids=lambda each: each.__name__,
+)
+@pytest.mark.parametrize("several", [False, True])
+def test_a_deep_copy_of_a_tensor(device, source, several):
+    """Tensors over one storage have copies over one, whoever is copied first; each copy is written behind."""
+
+    def fn(x):
+        made = source(x)
+        found = copy.deepcopy([made, x.detach(), made, x] if several else made)
+        with torch.no_grad():
+            (found[0] if several else found).mul_(2) if source is not _wide else None
+        return found, x + 1
+
+    def told(result):
+        tensors = [*(result[0] if several else result[:1]), result[1]]
+        handles = [each.untyped_storage()._cdata for each in tensors]
+        shared = [[one == other for one in handles] for other in handles]
+        same = [[one is other for one in tensors] for other in tensors]
+        looks = [
+            (each.stride(), each.storage_offset(), each.requires_grad, sorted(vars(each))) for each in tensors
+        ]
+        return shared, same, looks, [each.tolist() for each in tensors]
+
+    g = rote.graph(fn, keep=True)
+    for number in range(8):
+        x = torch.arange(12.0, device=device).reshape(3, 4) + number
+        assert told(g(x.clone())) == told(fn(x.clone())), number
+    assert g.report().replayed >= 4 or source is not _fills or several, g.explain()
+
+
+def test_the_best_state_of_a_model_is_kept(device):
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4)).to(device)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        state = SimpleNamespace(best=float("inf"), kept=None)
+
+        def step(x):
+            optimizer.zero_grad()
+            loss = (model(x) - x).square().mean()
+            loss.backward()
+            optimizer.step()
+            if loss.item() < state.best:
+                state.best, state.kept = loss.item(), copy.deepcopy(model.state_dict())
+            return loss.detach()
+
+        return step, state
+
+    (fn, ours), (plain, theirs) = make(), make()
+    g = rote.graph(fn, keep=True)
+    for number in range(50):
+        x = torch.randn(6, 4, generator=torch.Generator().manual_seed(number)).to(device)
+        assert torch.equal(g(x), plain(x)) and ours.best == theirs.best
+        assert [*map(str, ours.kept)] == [*map(str, theirs.kept)]
+        assert all(torch.equal(ours.kept[name], theirs.kept[name]) for name in ours.kept)
+    assert g.report().replayed >= 20, g.explain()

@@ -89,6 +89,11 @@ def detached(loop, number):
     loop.held.append(loop.model[2].bias.grad.detach())
 
 
+def taken_as_an_array(loop, number):
+    array = loop.model[0].weight.grad.cpu().numpy()
+    loop.held.append(torch.from_numpy(array))
+
+
 def scaled(loop, number):
     loop.model[0].weight.grad.mul_(0.5)
 
@@ -122,8 +127,8 @@ def copied(loop, number):
 @pytest.mark.parametrize("method", ["accumulate", "reads"])
 @pytest.mark.parametrize(
     "between",
-    [held, viewed, detached, scaled, put_another, rebound, put_again, cleared_in_part,
-     added_to_plainly, copied],
+    [held, viewed, detached, taken_as_an_array, scaled, put_another, rebound,
+     put_again, cleared_in_part, added_to_plainly, copied],
 )  # fmt: skip
 def test_what_is_done_with_gradients_between_calls(device, between, method):
     played(method, device, between=between)

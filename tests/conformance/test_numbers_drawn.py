@@ -131,23 +131,174 @@ def looked_at(s: Any, x: Tensor) -> Tensor:
     return x * s.dice.random() + hash(s.dice.getstate()) % 5 + random.getstate()[1][-1] * random.random()
 
 
+def a_shuffled_array(s: Any, x: Tensor) -> Tensor:
+    order = np.arange(20)
+    np.random.shuffle(order)
+    return s.memory[order[:4]].sum(0) * x
+
+
+def shuffled_twice(s: Any, x: Tensor) -> tuple[Tensor, int]:
+    order, weights = np.arange(6), np.arange(6) * 0.2
+    s.rng.shuffle(order)
+    np.random.shuffle(weights)
+    s.rng.shuffle(order)
+    return x * float((order * weights).sum()), int(order[0])
+
+
+def a_shuffled_list(s: Any, x: Tensor) -> Tensor:
+    order = list(range(20))
+    np.random.shuffle(order)
+    return s.memory[order[:4]].sum(0) * x
+
+
+def rows_of_an_array(s: Any, x: Tensor) -> Tensor:
+    chosen = np.random.randint(0, 20, size=4)
+    return torch.as_tensor(s.rows[chosen], device=x.device).sum(0) * x + float(s.rows[chosen, 1].sum())
+
+
+def rows_by_a_mask(s: Any, x: Tensor) -> Tensor:
+    mask = s.rng.random(20) < 0.5
+    return x * float(s.rows[mask].sum()) + float(s.rows[:, 1][mask].sum())
+
+
+def behind_a_number(s: Any, x: Tensor) -> Tensor:
+    s.last = x.sum().item()
+    chosen = np.random.randint(0, 20, size=4)
+    s.share = x.square().mean().item()
+    return s.memory[chosen].sum(0) * x * random.random()
+
+
+def behind_a_check(s: Any, x: Tensor) -> Tensor:
+    if not (x == x).all():
+        raise ValueError
+    return x * random.random()
+
+
+def behind_a_distribution(s: Any, x: Tensor) -> Tensor:
+    drawn = torch.distributions.Normal(x, torch.ones_like(x)).log_prob(x * 2)
+    return drawn * s.rng.uniform(0.5, 2.0)
+
+
+def now_and_then_behind_a_read(s: Any, x: Tensor) -> Tensor:
+    x = x * random.random()
+    if x.sum().item() > 0.5:
+        x = x - random.randint(1, 5)
+    return x + random.random()
+
+
+def as_many_as_were_read(s: Any, x: Tensor) -> Tensor:
+    for _ in range(int(abs(x.sum().item()) % 3)):
+        x = x * random.random()
+    return x * np.random.rand()
+
+
+def another_behind_a_read(s: Any, x: Tensor) -> Tensor:
+    s.last = x.sum().item()
+    return x * (random.random() if s.last > -1 else random.gauss(0, 1))
+
+
+def another_behind_two(s: Any, x: Tensor) -> Tensor:
+    s.last = x.sum().item()
+    x = x * random.random()
+    if (x > 0.4).any():
+        return x + s.rng.random()
+    return x - s.rng.integers(5) * s.rng.random()
+
+
+def a_shuffled_array_that_is_kept(s: Any, x: Tensor) -> Tensor:
+    np.random.shuffle(s.places)
+    return s.memory[s.places[:2]].sum(0) * x
+
+
+def part_of_what_is_kept(s: Any, x: Tensor) -> Tensor:
+    part = s.places[2:]
+    np.random.shuffle(part)
+    return s.memory[s.places[:3]].sum(0) * x
+
+
+def shuffled_rows(s: Any, x: Tensor) -> Tensor:
+    made = np.arange(6.0).reshape(3, 2)
+    np.random.shuffle(made)
+    return x * float(made[0, 1])
+
+
+def a_part_seen_before(s: Any, x: Tensor) -> Tensor:
+    order = np.arange(20)
+    part = order[3:7]
+    np.random.shuffle(order)
+    return s.memory[part].sum(0) * x
+
+
+def a_tensor_of_it_before(s: Any, x: Tensor) -> Tensor:
+    order = np.arange(20)
+    seen = torch.from_numpy(order)
+    np.random.shuffle(order)
+    return s.memory[seen[:4].to(x.device)].sum(0) * x
+
+
+def used_between(s: Any, x: Tensor) -> Tensor:
+    order = np.arange(20)
+    for _ in range(2):
+        np.random.shuffle(order)
+        x = x + s.memory[order[:4]].sum(0)
+    return x
+
+
+def changed_behind(s: Any, x: Tensor) -> Tensor:
+    order = np.arange(20)
+    np.random.shuffle(order)
+    order[0] = 3
+    return s.memory[order[:4]].sum(0) * x
+
+
+def rows_that_are_changed(s: Any, x: Tensor) -> Tensor:
+    chosen = np.random.randint(0, 20, size=3)
+    found = s.rows[chosen]
+    found += 1
+    s.rows[0, 0] += 1
+    return torch.as_tensor(found, device=x.device).sum(0) * x
+
+
+def rows_beside_it(s: Any, x: Tensor) -> Tensor:
+    return x * float(s.rows[np.random.randint(15, 21, size=2)].sum())
+
+
 REPLAYED = (
     a_factor, between, an_integer, several, of_numpy, a_coin, a_coin_and_more, a_falling_share, a_result,
     kept, before_a_read, a_choice, a_second_number, own_generator, in_order, a_sample, a_sample_of_numbers,
-    with_replacement, by_weight,
+    with_replacement, by_weight, a_shuffled_array, shuffled_twice, a_shuffled_list, rows_of_an_array,
+    rows_by_a_mask, behind_a_number, behind_a_check, behind_a_distribution,
 )  # fmt: skip
-OTHERS = (behind_a_read, an_array, seeded, looked_at, kept_in_order, of_tensors)
+OTHERS = (
+    behind_a_read, an_array, seeded, looked_at, kept_in_order, of_tensors, now_and_then_behind_a_read,
+    as_many_as_were_read, another_behind_a_read, another_behind_two, a_shuffled_array_that_is_kept,
+    part_of_what_is_kept, shuffled_rows, a_part_seen_before, a_tensor_of_it_before, used_between,
+    changed_behind, rows_that_are_changed, rows_beside_it,
+)  # fmt: skip
+
+
+def _done(program: Callable[[Any, Tensor], Any], state: Any, x: Tensor) -> Any:
+    try:
+        return program(state, x)
+    except IndexError as error:
+        return type(error), str(error)
 
 
 def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, tuple):
+        if not isinstance(one[0], Tensor) or type(other) is not tuple:
+            return one == other
         return torch.equal(one[0], other[0]) and one[1:] == other[1:]
     return torch.equal(one, other)
 
 
 def _state(device: torch.device) -> Any:
     memory = torch.arange(60.0, device=device).reshape(20, 3)
-    return SimpleNamespace(share=0.9, last=0.0, dice=random.Random(1), memory=memory, order=[0, 1, 2])
+    rows = np.arange(60, dtype=np.float32).reshape(20, 3) * np.float32(0.37)
+    return SimpleNamespace(
+        share=0.9, last=0.0, dice=random.Random(1), memory=memory, order=[0, 1, 2], rows=rows,
+        rng=np.random.default_rng(2), places=np.arange(20),
+    )  # fmt: skip
 
 
 def _states() -> tuple[Any, Any]:
@@ -169,13 +320,15 @@ def _run(program: Callable[[Any, Tensor], Any], device: torch.device) -> int:
         np.random.seed(5)
         for call in range(CALLS):
             x, begun = torch.full((3,), dice.uniform(-1, 1), device=device), _states()
-            expected, left = program(plain, x), _states()
+            expected, left = _done(program, plain, x), _states()
             _set(begun)
-            assert _equal(act(x), expected), call
+            assert _equal(_done(lambda _, x: act(x), None, x), expected), call
             assert repr(_states()) == repr(left), call
             assert (plain.share, plain.last) == (graphed.share, graphed.last)
             assert plain.order == graphed.order
             assert plain.dice.getstate() == graphed.dice.getstate()
+            assert plain.rng.bit_generator.state == graphed.rng.bit_generator.state
+            assert np.array_equal(plain.rows, graphed.rows) and np.array_equal(plain.places, graphed.places)
             early = act.report().replayed if call == CALLS // 2 else early
     finally:
         _set(outside)
@@ -217,3 +370,70 @@ def test_a_replay_that_raises_has_drawn_what_the_call_draws(device: torch.device
     finally:
         _set(outside)
     assert act.report().replayed >= 20
+
+
+def _in_place(s: Any, call: int) -> None:
+    s.rows[call % 20] = call
+
+
+def _anew(s: Any, call: int) -> None:
+    s.rows = s.rows + np.float32(call)
+
+
+def _in_turn(s: Any, call: int) -> None:
+    s.rows[0] = call % 2
+
+
+def _longer(s: Any, call: int) -> None:
+    s.rows = np.concatenate([s.rows, s.rows[-1:] + np.float32(1)]) if call % 12 == 11 else s.rows * 2
+
+
+def _another_type(s: Any, call: int) -> None:
+    s.rows = s.rows.astype([np.float32, np.float64][call // 20 % 2]) + 1
+
+
+def _rows(s: Any, x: Tensor) -> Tensor:
+    return torch.as_tensor(s.rows[np.random.randint(0, 20, 4)], dtype=x.dtype, device=x.device).sum(0) * x
+
+
+def _rows_and_all(s: Any, x: Tensor) -> Tensor:
+    return _rows(s, x) + float(s.rows.sum()) + s.rows.shape[0]
+
+
+def _rows_and_a_look(s: Any, x: Tensor) -> Tensor:
+    return _rows(s, x) + s.rows.tolist()[3][0]
+
+
+def _fills_a_row(s: Any, x: Tensor) -> Tensor:
+    s.rows[int(s.places[0])] = 2.0
+    s.places = np.roll(s.places, 1)
+    return _rows(s, x)
+
+
+def _keeps_rows(s: Any, x: Tensor) -> Tensor:
+    s.last = float(s.rows[np.random.randint(0, 20, 4)].max())
+    return x * s.last
+
+
+@pytest.mark.parametrize("between", [_in_place, _anew, _in_turn, _longer, _another_type])
+@pytest.mark.parametrize("program", [_rows, _rows_and_all, _rows_and_a_look, _fills_a_row, _keeps_rows])
+def test_rows_of_what_others_fill(
+    program: Callable[[Any, Tensor], Any], between: Callable[[Any, int], None], device: torch.device
+) -> None:
+    plain, graphed = (_state(device) for _ in range(2))
+    act, outside = rote.graph(lambda x: program(graphed, x), keep=True), _states()
+    try:
+        np.random.seed(5)
+        for call in range(CALLS):
+            x, begun = torch.full((3,), float(call), device=device), _states()
+            expected, left = program(plain, x), _states()
+            _set(begun)
+            assert torch.equal(act(x), expected), call
+            assert repr(_states()) == repr(left) and plain.last == graphed.last, call
+            assert np.array_equal(plain.rows, graphed.rows) and plain.rows.dtype == graphed.rows.dtype
+            for each in (plain, graphed):
+                between(each, call)
+    finally:
+        _set(outside)
+    if program in (_rows, _rows_and_all, _keeps_rows) and between in (_in_place, _anew):
+        assert act.report().replayed >= CALLS // 4, act.explain()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import itertools
+import json
+import logging
+import sys
 from collections import OrderedDict, deque
 from collections.abc import Iterator, Sequence
 from contextlib import redirect_stdout
@@ -11,6 +14,7 @@ from pathlib import PurePath
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.conformance.numbers_programs import LOOKS, SCENE, WRITTEN, bits
@@ -23,6 +27,7 @@ _SINKS = (
     "self.name = {t}", "self.pair = ({t}, [{t}])", "HIST.extend([{t}, {t}])", "HIST[:] = [{t}, 1]",
     "self.d[0] = {t}", "z = {t}; self.name = z; return z", "self.d = {{'text': {t}, 'step': s}}",
     "setattr(self, 'name', {t})", "print({t})", "print('a', {t}, s, flush=True)", "HIST.insert(0, {t})",
+    "print([{t}], s, file=sys.stderr)",
 )  # fmt: skip
 _LEFT = frozenset({"HIST[:] = [{t}, 1]", "HIST.insert(0, {t})"})
 """Places in which no number is followed."""
@@ -87,7 +92,10 @@ def test_each_look_at_a_text(device, look):
 PLAIN = [
     "str({a})", "'%.1f' % {a}", "(lambda z: f'{{z:.3f}} of 9')({a})", "'{{:.2e}}!'.format({a})", "repr({a})",
     "('loss ' + str({a}))", "'-'.join([str({a}), 'b'])", "format({a}, '.3g')", "'%s: %.2f' % ('loss', {a})",
-    "str(int({a}) % 10)",
+    "str(int({a}) % 10)", "str([{a}, 'b', None])", "'%(v).3f, %(w)s' % {{'v': {a}, 'w': 1, 'z': ()}}",
+    "'{{v:.3f}} {{}}'.format(1, v={a})", "json.dumps({{'loss': {a}, 'at': [1, None]}})",
+    "(lambda z: f'{{z}}')({{'a': ({a}, True)}})", "str({a}).rjust(9).replace('.', ',')",
+    "f'{{len(str({a}))}}'",
 ]  # fmt: skip
 
 
@@ -165,3 +173,138 @@ def test_what_c_writes_of_an_object_is_looked_at(device, held):
     for number in range(16):
         x, s = torch.full((3,), float(number), device=device), 10**number
         assert torch.equal(g(x, s), fn(x, s))
+
+
+class Keeps(logging.Handler):
+    """Keeps what a record says, which the call may ask for."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what, self.kept = what, []
+
+    def emit(self, record):
+        self.kept.append(self.what(record))
+
+
+class Counts(logging.Formatter):
+    """Looks at what it writes."""
+
+    def __init__(self):
+        super().__init__("%(levelname)s %(message)s")
+        self.seen = 0
+
+    def format(self, record):
+        text = super().format(record)
+        self.seen += len(text) + text.count("5")
+        return text
+
+
+class Picks(logging.Filter):
+    """Lets some lines pass, and counts those."""
+
+    def __init__(self):
+        super().__init__()
+        self.passed = 0
+
+    def filter(self, record):
+        self.passed += "5" in record.getMessage()
+        return self.passed % 2 == 0
+
+
+def logged(x, how, s, log):
+    if how == "args":
+        log.info("loss %.3f at %s", s, x.sum().item())
+    elif how == "f":
+        log.warning(f"loss {s:.3f} of {x.sum().item()}")
+    elif how == "names":
+        log.info("%(loss)s %(a).2f", {"loss": s, "a": x.sum().item(), "other": [s]})
+    else:
+        log.info(json.dumps({"loss": s, "values": [x.sum().item(), None]}))
+    return x * s
+
+
+@pytest.mark.parametrize("how", ["args", "f", "names", "json"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: logging.StreamHandler(sys.stderr),
+        lambda: Keeps(logging.LogRecord.getMessage),
+        lambda: Keeps(lambda record: (record.msg, record.args)),
+        lambda: logging.StreamHandler(io.StringIO()),
+    ],
+    ids=["the standard stream", "messages", "records", "a stream of one's own"],
+)
+@pytest.mark.parametrize("look", [None, Counts, Picks])
+def test_lines_of_a_log(device, how, make, look):
+    """The calls of two loggers are compared by what their handlers, formatters and filters have seen."""
+    loggers, told = [], []
+    for name in ("graphed", "plain"):
+        handler, looks = make(), look() if look is not None else None
+        if look is Counts:
+            handler.setFormatter(looks)
+        elif look is Picks:
+            handler.addFilter(looks)
+        log = logging.Logger(name, logging.INFO)
+        log.addHandler(handler)
+        loggers.append(log)
+        told.append((handler, looks))
+    g = rote.graph(lambda x, s: logged(x, how, s, loggers[0]), keep=True)
+    for number in range(24):
+        x, s = torch.full((3,), 0.5 * number, device=device), 0.25 + number * 0.7
+        assert torch.equal(g(x, s), logged(x, how, s, loggers[1]))
+        seen = [
+            (
+                getattr(handler, "kept", 0),
+                handler.stream.getvalue() if type(getattr(handler, "stream", 0)) is io.StringIO else 0,
+                vars(looks).get("seen", vars(looks).get("passed")) if looks is not None else 0,
+            )
+            for handler, looks in told
+        ]
+        assert seen[0] == seen[1], number
+    standard = type(told[0][0]) is logging.StreamHandler and told[0][0].stream is sys.stderr
+    if standard and look is None:
+        assert g.report().replayed >= 8, g.explain()
+
+
+def test_a_container_is_written_as_it_was(device):
+    """What the call changes in it later is in no text that was made before."""
+
+    def fn(x, s):
+        held, more = [1.0, {"k": 2}], ["a"]
+        texts = [str([s, held]), f"{s} {more}", json.dumps({"s": s, "l": held})]
+        held[0] = held[1]["k"] = 5
+        more.append("b")
+        return x * s, texts, str([s, more])
+
+    g = rote.graph(fn, keep=True)
+    for number in range(16):
+        x, s = torch.full((3,), float(number), device=device), 0.5 + number
+        (ours, *texts), (theirs, *expected) = g(x, s), fn(x, s)
+        assert torch.equal(ours, theirs) and texts == expected
+    assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_table_is_read_as_it_was(device):
+    """The same of what numpy is given."""
+
+    def fn(x, array):
+        weights = [1.0, 2.0]
+        found = float(np.dot(array, weights))
+        weights[0] = 9.0
+        return x * found
+
+    g = rote.graph(fn, keep=True)
+    for number in range(16):
+        x, array = torch.full((3,), float(number), device=device), np.array([number, 1.5])
+        assert torch.equal(g(x, array), fn(x, array))
+
+
+def test_what_is_written_to_a_stream_is_counted(device):
+    def fn(x, s):
+        return x * sys.stderr.write(f"{s}\n")
+
+    g = rote.graph(fn, keep=True)
+    for number in range(30):
+        x, s = torch.full((3,), float(number), device=device), 0.1 + number * 3
+        assert torch.equal(g(x, s), fn(x, s))
+    assert g.report().replayed >= 4, g.explain()

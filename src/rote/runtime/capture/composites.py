@@ -12,6 +12,9 @@ as host data are. Their choice depends on one of two things:
   factors, where it is divided by each outside of a mode. Here they run as outside of a mode. The loss of CTC
   reads lengths on the host, and in a mode hands them to the kernel, which wants them on its device.
 
+A deep copy of a tensor copies its storage, which is made past the dispatcher. Of a tensor that fills its
+storage it is a clone.
+
 The gradient of a product is divided by a hook behind the node of its backward. The hook holds neither the
 node nor the result: the three would be a cycle that no collector finds.
 
@@ -54,7 +57,8 @@ def _with(fact: str) -> dict[Any, str]:
 _SPLITS, _LENGTHS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED = map(
     _with, ("splits", "lengths", "packed", "values", "product", "divides")
 )
-COMPOSITES = frozenset((*_SPLITS, *_LENGTHS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED))
+_COPIES = torch.Tensor.__deepcopy__
+COMPOSITES = frozenset((*_SPLITS, *_LENGTHS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED, _COPIES))
 """The functions that :func:`call_composite` is for."""
 
 
@@ -66,6 +70,8 @@ def call_composite(
     kwargs: dict[str, Any],
 ) -> Any:
     """Call one of :data:`COMPOSITES` in a traced call."""
+    if func is _COPIES:
+        return _copied(*args, **kwargs)
     if func in _PRODUCTS:
         return func(*_of_one_length(args), **kwargs)
     if func in _SPLITS:
@@ -82,6 +88,34 @@ def call_composite(
         text = f"{func.__name__}() reads the lengths of a packed sequence on the host"
         tracer.cursor.block(reason(rules.PACKED, text, user_site()))
     return func(*args, **kwargs)
+
+
+def _copied(tensor: torch.Tensor, memo: dict[Any, Any]) -> torch.Tensor:
+    """A deep copy; tensors that share their storage have copies that share theirs."""
+    if id(tensor) in memo or not _fills_its_storage(tensor):
+        return _COPIES(tensor, memo)
+    handle, storages = tensor.untyped_storage()._cdata, memo.setdefault("torch", {})
+    if handle in storages:
+        return _COPIES(tensor, memo)
+    made = memo[id(tensor)] = tensor.clone()
+    storages[handle] = made.untyped_storage()
+    return made
+
+
+def _fills_its_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has nothing but its elements, in a row from the start of a storage of that size."""
+    if type(tensor) is not torch.Tensor or tensor.layout is not torch.strided or tensor.is_quantized:
+        return False
+    if (
+        tensor.requires_grad
+        or tensor.grad is not None
+        or tensor.__dict__
+        or tensor.is_conj()
+        or tensor.is_neg()
+    ):
+        return False
+    whole = tensor.is_contiguous() and not tensor.storage_offset()
+    return whole and 0 < tensor.nbytes == tensor.untyped_storage().nbytes()
 
 
 def _split(

@@ -82,7 +82,8 @@ class ChangingNumbers:
             if each not in self._fixed_lines and line not in self._lines and len(self._lines) < MOST:
                 self._lines[line] = None
                 self._tries = 0
-            if line in self._lines and line not in followed.lines and each not in self._fixed_lines:
+            known = line in self._lines and each not in self._fixed_lines
+            if known and line not in followed.lines and self._tries < TRIES:
                 self.news += 1
 
     def suppose(self, slots: Iterable[Address], lines: Iterable[Lines]) -> None:

@@ -19,7 +19,7 @@ import numpy
 import torch
 
 from ...base import Site, identity, is_instance
-from ..numbers import KINDS
+from ..numbers import KINDS, is_array
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
 from ..state import (
@@ -310,13 +310,17 @@ class Guard:
                 yield entry.name, read(entry)
 
     def changed_numbers(self) -> list[tuple[Address, Any, Any]]:
-        """The slots that hold another number than they did, of the same type: what they held, and hold."""
+        """The slots that hold another number than they did, of the same type: what they held, and hold.
+
+        Of arrays it is said what tells them apart.
+        """
         places = [place for condition in self.conditions for place in condition.differing()]
+        found = [(place, *_numbers_at(place)) for place in places]
         return [
-            (address_of(*place.entry[:3]), place.was, place.now)
-            for place in places
-            if type(place.was) is type(place.now)
-            and type(place.was) in KINDS
+            (address_of(*place.entry[:3]), was, now)
+            for place, was, now in found
+            if type(was) is type(now)
+            and type(was) in KINDS
             and place.entry.kind in (ITEM, ATTRIBUTE, CELL)
             and type(place.entry.container) is not Argument
         ]
@@ -374,6 +378,13 @@ class Guard:
             agrees = not can_pair(type(place.now)) or pairs.agree([place])
             inner = place if agrees else pairs.difference or place
         return inner._replace(now=form_of(inner.was, inner.now))
+
+
+def _numbers_at(place: SlotPlace) -> tuple[Any, Any]:
+    """What lay and lies in a slot; a number for the content of an array."""
+    if is_array(place.now) and type(place.was) is Content:
+        return hash(place.was), hash(form_of(place.was, place.now))
+    return place.was, place.now
 
 
 def _keeps_others(value: Any) -> bool:

@@ -107,6 +107,7 @@ class Settling:
         self._guard = recording.guard.python if recording is not None and known else None
         self._after: Snapshot | None = None  # what was read as it is after the call, once it was looked at
         self._moved: list[Difference] = []  # what of it the call has changed
+        self._shows_more = False  # than was followed
         self._computation: Computation | None = None  # what it computed from numbers that change
 
     def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
@@ -129,7 +130,9 @@ class Settling:
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
+        known = self._key.changing.news
         self._note_changing(found)
+        self._shows_more = self._key.changing.news > known
         self._key.earlier.follow(self._read, self._key.changing)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
         if found:
@@ -206,7 +209,10 @@ class Settling:
             or (numbers is not None and unseen.is_float)
             or changing.reads(unseen.read.site)
         )
-        if counted or often:
+        missed = (
+            numbers is not None and numbers.missed
+        )  # as long as a read of a number is a way for each value
+        if counted or often or missed:
             changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 
     def _close_arrays(self) -> None:
@@ -232,7 +238,7 @@ class Settling:
             changing.fix(self._recording.computation.places)
             return [difference] if difference is not None else []
         noted = self._noted
-        if noted.late or noted.unseen:
+        if noted.late or noted.unseen or (numbers.stopped is not None and self._shows_more):
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]

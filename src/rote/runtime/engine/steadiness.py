@@ -187,6 +187,10 @@ def random_reasons(
         found.append(reason(rules.HOST_RANDOM, "the call drew from Python's random module", site))
     if now.array != before.array:
         found.append(reason(rules.HOST_RANDOM, "the call drew from numpy.random", site))
+    if numbers is not None and numbers.strays:
+        found.append(
+            reason(rules.HOST_RANDOM, "a value that was read leads past what other calls draw", site)
+        )
     settings = [each for each in outcome.settings if is_default_at(each.address)]
     sets = executed.seeds or (settings[0].site if settings else None)
     if sets is not None and not (_puts_back(settings, outcome) and now.torch == before.torch):

@@ -91,17 +91,24 @@ class SliceForm(NamedTuple):
     step: Any
 
 
+_INDICES = frozenset({int, type(None), type(Ellipsis)})
+
+
 def index_form(key: Any) -> Any:
-    """An index of fixed numbers as data; None if it is something else."""
+    """An index of numbers and of arrays of integers or truth values; None if it is something else."""
     parts: Sequence[Any] = key if type(key) is tuple else (key,)
     found = tuple([
         SliceForm(each.start, each.stop, each.step) if type(each) is slice else each for each in parts
     ])  # fmt: skip
     for each in found:
         whole = each if type(each) is SliceForm else (each,)
-        if not all([type(one) in (int, type(None), type(Ellipsis)) for one in whole]):
+        if not all([type(one) in _INDICES or (one is each and _is_index(one)) for one in whole]):
             return None
     return found
+
+
+def _is_index(value: Any) -> bool:
+    return is_array(value) and value.dtype.kind in "biu"
 
 
 def _item(array: Any, form: Sequence[Any]) -> Any:

@@ -139,6 +139,7 @@ class FollowedCall:
         cells: What expressions are computed for.
         steps: All that it computed, which might raise, in order.
         taken: Which of its reads at a position are at one that changes, with the way to them.
+        before_draws: How many values it has read before it drew the last number.
     """
 
     places: tuple[NumberSource, ...]
@@ -148,6 +149,7 @@ class FollowedCall:
     cells: Mapping[Expression, NumberCell]
     steps: Sequence[Expression]
     taken: frozenset[tuple[Path, int]]
+    before_draws: int
 
 
 class Computation:
@@ -161,6 +163,7 @@ class Computation:
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
         draws: What calls draw from the host's generators, in order.
+        before_draws: How many values calls have read before the last of these.
         turn: How many calls have begun.
     """
 
@@ -176,6 +179,7 @@ class Computation:
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
         self.draws: tuple[Draw, ...] = ()
+        self.before_draws = 0
         self._generators: list[Any] = []
         self._before: list[Any] = []
         self._late: list[tuple[int, NumberSource]] = []  # reads of the clock behind the first operation
@@ -198,6 +202,7 @@ class Computation:
         self.taken |= call.taken
         drawn = [place.container for place in call.places if place.kind == DRAWN]
         self.draws = tuple([each.drawn.draw for each in drawn if not each.index])
+        self.before_draws = max(self.before_draws, call.before_draws)
         self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:

@@ -39,12 +39,12 @@ _DRAWING: Mapping[type, tuple[str, ...]] = {
     numpy.random.RandomState: (
         "random", "random_sample", "rand", "randn", "randint", "uniform", "normal", "standard_normal", "beta",
         "exponential", "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace",
-        "lognormal", "choice", "permutation",
+        "lognormal", "choice", "permutation", "shuffle",
     ),
     numpy.random.Generator: (
         "random", "integers", "uniform", "normal", "standard_normal", "beta", "exponential",
         "standard_exponential", "gamma", "poisson", "binomial", "geometric", "laplace", "lognormal", "choice",
-        "permutation",
+        "permutation", "shuffle",
     ),
 }  # fmt: skip
 """Methods that draw numbers, where they are given numbers; by the very class of the generator."""
@@ -56,7 +56,7 @@ _PLAIN = frozenset({int, float, bool, type(None), range, str})
 _SEQUENCES = frozenset({list, tuple})
 _MOST = 512
 """Numbers in what a draw gives."""
-_NEXT, _SHUFFLE = "next", "shuffle"
+_NEXT, _SHUFFLE, _ORDER = "next", "shuffle", "order"
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,28 +83,49 @@ class Draw:
         known = _FUNCTIONS.get(type(owner), {}).get(name)
         if known is None or known.__get__(owner) != function or getattr(owner, name) != function:
             return None
+        if name == _SHUFFLE:
+            return cls._of_shuffle(owner, args) if can_shuffle(owner, args) and not named else None
         if not all(map(_is_plain, (*args, *named.values()))):
             return None
         return cls(owner, name, tuple(map(_fixed, args)), {key: _fixed(each) for key, each in named.items()})
+
+    @classmethod
+    def _of_shuffle(cls, owner: Any, args: tuple[Any, ...]) -> Draw:
+        if type(args[0]) is list:
+            return cls(owner, _SHUFFLE, (_fixed(args[0]),))
+        return cls(owner, _ORDER, (len(args[0]),))
 
     def now(self) -> Any:
         """The next number, or the next ones; None behind the last item."""
         return self.by(self.generator)
 
+    def ahead(self) -> Any:
+        """The same, and the generator stays where it is."""
+        state = state_of(self.generator)
+        try:
+            return self.now()
+        finally:
+            put_state(self.generator, state)
+
     def by(self, generator: Any) -> Any:
         """The same, drawn from another generator."""
         if self.name == _NEXT:
             return next(generator) if has_next(generator) else None
-        if self.name != _SHUFFLE:
+        if not self.fills:
             return getattr(generator, self.name)(*self.args, **self.named)
-        members = list(self.args[0])
+        members = numpy.arange(self.args[0]) if self.name == _ORDER else list(self.args[0])
         generator.shuffle(members)
         return members
 
     @property
     def fills(self) -> bool:
-        """Whether the numbers are in the list that it is given, not in what it returns."""
-        return self.name == _SHUFFLE
+        """Whether the numbers are in the list or array that it is given, not in what it returns."""
+        return self.name in (_SHUFFLE, _ORDER)
+
+    @property
+    def orders(self) -> bool:
+        """Whether what is drawn is the order in which an array then has its members."""
+        return self.name == _ORDER
 
 
 class DrawnValues:
@@ -168,9 +189,18 @@ def can_draw(generator: Any) -> bool:
     return type(generator) in _FUNCTIONS or can_go_back(generator)
 
 
-def is_drawing(generator: Any, name: str) -> bool:
+def is_drawing(generator: Any, name: str, given: Sequence[Any] = ()) -> bool:
     """Whether a method of C draws a number, and tells nothing else of the generator."""
-    return name in _FUNCTIONS.get(type(generator), {})
+    return name in _FUNCTIONS.get(type(generator), {}) and (name != _SHUFFLE or can_shuffle(generator, given))
+
+
+def can_shuffle(generator: Any, given: Sequence[Any]) -> bool:
+    """Whether what is shuffled is a list of numbers, or an array in a row with memory of its own."""
+    if len(given) != 1 or type(given[0]) is list:
+        return len(given) == 1 and _is_plain(given[0])
+    array = given[0]
+    own = is_array(array) and array.ndim == 1 and array.base is None
+    return own and type(generator) is not random.Random
 
 
 def state_of(generator: Any) -> Any:

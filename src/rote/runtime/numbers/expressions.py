@@ -7,9 +7,10 @@ number or a truth value for them.
 
 from __future__ import annotations
 
+import json
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -86,13 +87,32 @@ WRITES: Mapping[Any, str] = {
     format: "format", str: "str", repr: "repr", ascii: "ascii", str.format: "str.format", str.join: "join",
 }  # fmt: skip
 """Functions that write numbers as text, or make one text of several."""
+OF_TEXTS: Mapping[Any, str] = {
+    getattr(str, name): f"str.{name}"
+    for name in (
+        "capitalize", "center", "expandtabs", "ljust", "lower", "lstrip", "removeprefix", "removesuffix",
+        "replace", "rjust", "rstrip", "strip", "swapcase", "title", "upper", "zfill",
+    )
+}  # fmt: skip
+"""Methods that make a text of a text, and look at nothing else."""
 JOINED = "joined"
 """Texts behind one another, as an f-string has them."""
+LENGTH = "length"
+"""How long a text is."""
 _CONVERTED: Mapping[str, Callable[..., str]] = {
     f"format {each.__name__}": partial(lambda write, value, *form: format(write(value), *form), each)
     for each in (str, repr, ascii)
 }
 """What an f-string does behind ``!s``, ``!r`` and ``!a``."""
+WRITES_BY_NAME: Mapping[Any, str] = {str.format: "str.format by name", json.dumps: "json.dumps"}
+"""Functions that write numbers as text, some of which are given by name: their names come first."""
+LISTED, PAIRED = "list", "dict"
+"""What holds operands, as a tuple of them is :data:`MEMBERS`; the keys of a dict come first."""
+
+
+def _by_name(function: Callable[..., str], names: Sequence[str], *given: Any) -> str:
+    count = len(given) - len(names)
+    return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
 
 
 def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -107,8 +127,10 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     FROM_TABLE: operator.getitem,
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
-    **{name: function for function, name in WRITES.items()}, **_CONVERTED,
-    JOINED: lambda *texts: "".join(texts),
+    **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
+    **{name: partial(_by_name, function) for function, name in WRITES_BY_NAME.items()},
+    JOINED: lambda *texts: "".join(texts), LENGTH: len, LISTED: lambda *members: [*members],
+    PAIRED: lambda keys, *members: dict(zip(keys, members, strict=True)),
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
     **APPLIED_TO_ARRAYS,
 }  # fmt: skip
@@ -159,8 +181,7 @@ class Fixed:
     @classmethod
     def of(cls, value: Any) -> Fixed:
         """A number as it is now."""
-        kept = copied(value) if type(value) is numpy.ndarray else value
-        return cls(type(value), _bits(value), kept)
+        return cls(type(value), _bits(value), _kept(value))
 
     @property
     def size(self) -> int:
@@ -169,6 +190,15 @@ class Fixed:
 
     def __str__(self) -> str:
         return repr(self.value)
+
+
+def _kept(value: Any) -> Any:
+    """A value that stays as it is: the call may change a container that it has computed with."""
+    if type(value) is numpy.ndarray:
+        return copied(value)
+    if type(value) in (list, tuple):
+        return type(value)([_kept(each) for each in value])
+    return {key: _kept(each) for key, each in value.items()} if type(value) is dict else value
 
 
 def _bits(value: Any) -> Any:
@@ -180,6 +210,8 @@ def _bits(value: Any) -> Any:
         return array_token(value)
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])
+    if type(value) is dict:
+        return tuple([(type(key), key, type(each), _bits(each)) for key, each in value.items()])
     return value
 
 

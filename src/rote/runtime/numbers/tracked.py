@@ -18,8 +18,7 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,7 +28,7 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from .arrays import MEMBERS, NAMED, SAME, copied, is_array, kind_of
+from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
 from .computation import (
     DRAWN,
     LENT,
@@ -47,6 +46,8 @@ from .expressions import (
     FUNCTIONS,
     KINDS,
     LARGEST,
+    LISTED,
+    PAIRED,
     STRICT,
     TEXTS,
     TRUTHS,
@@ -214,8 +215,14 @@ class TrackedNumbers:
         self._times: list[TimeRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
         self.drawing: tuple[Draw | TimeRead | tuple[str, tuple[Any, ...]], Any] | None = None
-        self._filled: list[Any] | None = None  # into which it is drawn
+        self._filled: Any = None  # the list or array into which it is drawn
+        # what comes next of what is shuffled: its order, and how it was computed and what it was before
+        self._shuffled: tuple[Any, Expression, Any] | None = None
         self._branched = False
+        self._one_way = True  # so far it has gone as all calls have
+        self._branches = self._before_draws = 0  # reads so far, and before what was drawn last
+        self.missed = False  # it draws where other ways may draw otherwise
+        self.strays = False  # it goes another way than a call that has drawn behind it
         self._lent = 0  # arrays that it has made of tensors
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
@@ -228,8 +235,7 @@ class TrackedNumbers:
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
-        members = (each for value in operands if type(value) in _SEQUENCES for each in value)
-        if any(self.expression(each) is not None for each in itertools.chain(operands, members)):
+        if any(self.expression(each) is not None for each in _leaves(operands)):
             self._operands = function, operands
 
     def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
@@ -294,11 +300,7 @@ class TrackedNumbers:
         found = [self._part(each) for each in operands]
         if self.stopped is not None or not any([each.given for each in found]):
             return result
-        try:
-            with STRICT():
-                again = FUNCTIONS[function](*operands)
-        except Exception:
-            again = self
+        again = self._again(function, operands)
         if Fixed.of(again) != Fixed.of(result):
             self.stop(f"{function} gave {result!r} and gives {again!r}")
             return result
@@ -328,14 +330,28 @@ class TrackedNumbers:
         self._known[identity(copy)] = copy, made, result
         return copy
 
+    def _again(self, function: str, operands: tuple[Any, ...]) -> Any:
+        """What a replay would compute of operands; code in Python that runs for it is none of the call's."""
+        at_work, self.at_work = self.at_work, True
+        try:
+            with STRICT():
+                return FUNCTIONS[function](*operands)
+        except Exception:
+            return self
+        finally:
+            self.at_work = at_work
+
     def _part(self, value: Any) -> Expression:
         """How an operand was computed, which may be a few of them."""
         known = self.expression(value)
         if known is not None:
             return known
-        parts = [self._part(each) for each in value] if type(value) in (list, tuple) else []
+        members = value.values() if type(value) is dict else value if type(value) in _SEQUENCES else ()
+        parts = [self._part(each) for each in members]
         if any([each.given for each in parts]):
-            return Applied.to(MEMBERS, *parts)
+            if type(value) is dict:
+                return Applied.to(PAIRED, Fixed.of(tuple(value)), *parts)
+            return Applied.to(LISTED if type(value) is list else MEMBERS, *parts)
         if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
             self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
@@ -434,10 +450,13 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ numbers that are drawn
 
-    def draw_next(self, draw: Draw, frame: Any, filled: list[Any] | None = None) -> None:
-        """A function is called that draws numbers, perhaps into a list; what it runs is its own."""
-        if self.draws and not self._branched:
+    def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
+        """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
+        self.missed = self.missed or not self._one_way
+        if self.draws and self._one_way:
             self.drawing, self._filled = (draw, frame), filled
+            if draw.orders:
+                self._shuffled = draw.ahead(), self._part(filled), copied(filled)
 
     def read_clock(self, function: Any, frame: Any) -> None:
         """A function is called that reads the clock."""
@@ -507,17 +526,37 @@ class TrackedNumbers:
             self._times.append(drawing[0])
             key = (order, drawing[0].function, drawing[0].early)
             return self.take(NumberSource(TIME, drawing[0], key, name), value)
-        if self._filled is None:
+        filled, self._filled = self._filled, None
+        if filled is None:
             return self._take_drawn(drawing[0], value)
-        self._take_drawn(drawing[0], self._filled)
-        self._filled = None
+        if drawing[0].orders:
+            self._take_shuffled(drawing[0], filled)
+        else:
+            self._take_drawn(drawing[0], filled)
         return value
+
+    def _take_shuffled(self, draw: Draw, array: Any) -> None:
+        """An array was shuffled: it is what it was, in an order that was drawn."""
+        shuffled, self._shuffled = self._shuffled, None
+        if shuffled is None or array_token(shuffled[2][shuffled[0]]) != array_token(array):
+            self.stop("an array was shuffled in an order that is not known")
+            return
+        order, before, _ = shuffled
+        self._take_drawn(draw, order)
+        if (drawn := self.expression(order)) is None:
+            return
+        made = Applied.to(ITEM, before, Applied.to(MEMBERS, drawn))
+        if made.size > LARGEST:
+            self.pin(order)
+            return
+        self._steps[made], self._known[identity(array)] = None, (array, made, array)
 
     def _take_drawn(self, draw: Draw, value: Any) -> Any:
         found, drawn, order = numbers_in(value), DrawnValues(draw, value), len(self._draws)
         if not found:
             return value
         self._draws.append(draw)
+        self._before_draws = self._branches
         if type(value) is numpy.ndarray:
             self.take_array(NumberSource(DRAWN, DrawnNumber(drawn, 0), (order, 0), f"{draw.name}()"), value)
             return value
@@ -536,8 +575,19 @@ class TrackedNumbers:
         return self._draws if self.follows else self._computation.draws
 
     def branch(self) -> None:
-        """The host reads a value. Draws behind that are not followed, as other ways may draw otherwise."""
+        """The host reads a value."""
         self._branched = True
+
+    def go_on(self, *, alone: bool) -> None:
+        """Behind a read: draws are not followed where other ways may draw otherwise.
+
+        Args:
+            alone: It goes on as all calls have that came here.
+        """
+        self._branches += 1
+        if not alone:
+            self._one_way = False
+            self.strays = self.strays or self._branches <= self._computation.before_draws
 
     # ------------------------------------------------------------------ numbers that are read
 
@@ -568,6 +618,8 @@ class TrackedNumbers:
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._taken, self._branched, self.drawing, self._lent = 0, False, None, 0
+        self._one_way, self.missed, self.strays = True, False, False
+        self._branches = self._before_draws = 0
         self._reads.clear()
         self._draws.clear()
         self._times.clear()
@@ -681,6 +733,7 @@ class TrackedNumbers:
                 self.cells,
                 tuple(self._steps),
                 frozenset(self.taken),
+                self._before_draws,
             )
         )
         return self._computation
@@ -696,6 +749,17 @@ class TrackedNumbers:
     def asks_alone(self) -> bool:
         """Whether there are conditions on numbers, each the outcome of a comparison, and none a value."""
         return bool(self.outcomes) and all([value.kind in TRUTHS for value in self.outcomes.values()])
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    """What lies in lists, tuples and dicts in each other."""
+    if type(value) is dict:
+        value = tuple(value.values())
+    if type(value) not in _SEQUENCES:
+        yield value
+    else:
+        for each in value:
+            yield from _leaves(each)
 
 
 def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:

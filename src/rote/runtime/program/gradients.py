@@ -140,9 +140,12 @@ class GradientEffect:
         return as_made and describe_tensor(shown) == describe_tensor(static)
 
     def restore(self) -> None:
-        """Leave the static memory to whoever holds it: its tensors move to memory of their own."""
+        """Leave the static memory to whoever holds it: its tensors move to memory of their own.
+
+        That to which an array looks stays, as the array does not move along. On the host it is theirs then.
+        """
         self.shown = None
-        if self.storage is not None:
+        if self.storage is not None and self.storage.resizable():
             self.storage.resize_(self.storage.nbytes())
         self.put_back()
 

@@ -82,7 +82,7 @@ class HostReads:
             value, parts = self._edge(operation, out, shaped)
         if not cursor.blockers:
             cursor.node.complete = True
-        cursor.enter(value, out)
+        self._enter(value, out)
         node = cursor.node
         node.arrived = self._arrived(parts, operation)
         if not recording:
@@ -114,7 +114,7 @@ class HostReads:
         if not path:
             return self._leave(operation, run, shaped=shaped)
         value, way = path.pop(0), cursor.way
-        cursor.enter(value)
+        self._enter(value)
         tensors = list(cursor.node.arrivals)
         for tensor in tensors:
             cursor.storages.result(tensor, operation.name, operation.site)
@@ -132,10 +132,18 @@ class HostReads:
         """Leave the path at its last branch, whose value is read now."""
         out = run()
         value, parts = self._edge(operation, out, shaped)
-        self._cursor.enter(value, out)
+        self._enter(value, out)
         self._cursor.node.arrived = self._arrived(parts, operation)
         self._cursor.go_on([tensor.detach() for tensor in parts] if shaped else None)
         return out
+
+    def _enter(self, value: Any, out: Any = None) -> None:
+        """Go along an edge; of a number's own value there may be as many as there are numbers."""
+        edges = self._cursor.node.edges
+        self._cursor.enter(value, out)
+        if self._numbers is not None:
+            few = value[0] in (NUMBER, bool.__name__)
+            self._numbers.go_on(alone=few and len(edges) == 1)
 
     def _arrived(self, parts: list[torch.Tensor], operation: Operation) -> tuple[Token, ...]:
         """The tokens of the tensors that a read has given."""

@@ -23,7 +23,9 @@ import bisect
 import builtins
 import io
 import itertools
+import json
 import operator
+import re
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
@@ -61,10 +63,12 @@ from ...numbers import (
     ITEM,
     JOINED,
     KINDS,
+    LENGTH,
     METHOD,
     METHODS,
     NAME_OF,
     OF_MEMBERS,
+    OF_TEXTS,
     TELL_TIME,
     TEXTS,
     TRUTHS,
@@ -72,6 +76,7 @@ from ...numbers import (
     UNITS,
     UNITS_OF_MEMBERS,
     WRITES,
+    WRITES_BY_NAME,
     Draw,
     TrackedNumbers,
     index_form,
@@ -79,12 +84,12 @@ from ...numbers import (
     is_data,
     takes_names,
 )
-from ...objects import ARRAY_FACTS, is_of_pybind, pointer_of
+from ...objects import ARRAY_FACTS, is_of_pybind, is_standard, pointer_of
 from ...pytorch import calls_python
 from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
-from ..table import lookup
+from ..table import NAMES, lookup
 from ..trace import Trace
 from .containers import content, whole
 
@@ -96,10 +101,18 @@ _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDi
 """Containers whose members are numbers as they are, in an order that is theirs."""
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
-_WRITTEN = frozenset({int, float, bool, str})
+_WRITTEN = frozenset({int, float, bool, str, type(None)})
 """Types of what becomes text in one way only, whatever is set in Python or numpy."""
-_OF_TEXTS: Mapping[str, tuple[type, ...]] = {"ADD": (str,), "REMAINDER": (*_WRITTEN, tuple)}
-"""Operators that make a text of a text and of something of these types."""
+_MOST_WRITTEN, _DEEPEST_WRITTEN = 64, 4
+"""Members of a container that is written as text, and how deep they may lie."""
+_FIELD = re.compile(r"%\((\w+)\)[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%%|[^%]")
+"""What a text consists of that takes what it writes from a dict."""
+_NAME = re.compile(r"\w*")
+"""What is written in a field of a format is the whole argument of such a name."""
+_HARMLESS, _CODECS = (frozenset(NAMES[each]) for each in ("harmless_methods", "codecs"))
+_BUFFERS = frozenset({io.BufferedWriter, io.BufferedRandom, io.BytesIO, io.FileIO})
+_OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "separators", "sort_keys"})
+"""Settings of JSON that are data."""
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
 _GIVEN = _COMPUTED | {list, tuple, type(None)}
 """Types of what is changed where a call has given it."""
@@ -294,20 +307,11 @@ class TrackingNotes:
         if numbers is not None and numbers.drawing is not None:
             trace = self._trace()
             here = trace is not None and trace.running.frame() is numbers.drawing[1]
-            return numbers.take_drawn(value) if here else value
+            return _unprofiled(numbers.take_drawn, value) if here else value
         return self._computed("", value)
 
     def _computed(self, function: str, value: Any) -> Any:
-        if type(value) not in _COMPUTED:
-            return value
-        profiler = get_profile()
-        if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
-            return self._result(function, value)
-        set_profile(None)
-        try:
-            return self._result(function, value)
-        finally:
-            set_profile(profiler)
+        return _unprofiled(self._result, function, value) if type(value) in _COMPUTED else value
 
     def _result(self, function: str, value: Any) -> Any:
         trace = self._trace()
@@ -321,6 +325,18 @@ class TrackingNotes:
         if bool(name) is bool(function):  # of calls the note says which function it is, and of them alone
             return value
         return numbers.compute(name or function, operands, value)
+
+
+def _unprofiled(function: Callable[..., Any], *args: Any) -> Any:
+    """What is done with what was given is none of the call's."""
+    profiler = get_profile()
+    if type(profiler) is not MethodType or profiler.__func__ is not PROFILE:
+        return function(*args)
+    set_profile(None)
+    try:
+        return function(*args)
+    finally:
+        set_profile(profiler)
 
 
 def _is_below(frame: FrameType | None) -> bool:
@@ -359,8 +375,10 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         _owe(trace, numbers, key)
     elif type(owner) in TEXTS:
         numbers.pin_inside(owner, key)
-    elif type(owner) is numpy.ndarray and numbers.expression(owner) is not None:
-        form = index_form(key)
+    elif type(owner) is numpy.ndarray and numbers.holds_array((owner, key)):
+        form = index_form(key) if is_array(owner) else None
+        if form is not None and numbers.expression(owner) is None:
+            content(trace, owner)
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
@@ -413,8 +431,9 @@ def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, othe
         _written(numbers, one)
         numbers.pin_inside(other)
         return
-    if _makes_text(operator.removeprefix("INPLACE_"), one, other):
-        numbers.compute_next("", (one, other))
+    texts = _text_of(numbers, operator.removeprefix("INPLACE_"), one, other)
+    if texts is not None:
+        numbers.compute_next("", texts)
         return
     joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
     merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
@@ -422,16 +441,32 @@ def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, othe
         _operands(trace, numbers, (one, other))
 
 
-def _makes_text(operator: str, text: Any, other: Any) -> bool:
-    """Whether an operator makes a text of one, and of what is written in one way only."""
-    if type(text) is not str or type(other) not in _OF_TEXTS.get(operator, ()):
-        return False
-    return type(other) is not tuple or all([type(each) in _WRITTEN for each in other])
+def _text_of(numbers: TrackedNumbers, operator: str, text: Any, other: Any) -> tuple[Any, Any] | None:
+    """A text, and what is written in one way only, of which an operator makes another text."""
+    if type(text) is not str:
+        return None
+    if operator == "ADD":
+        return (text, other) if type(other) is str else None
+    if operator != "REMAINDER":
+        return None
+    if type(other) is dict and numbers.expression(text) is None and _FIELD.sub("", text) == "":
+        names = {each: None for each in _FIELD.findall(text) if each}
+        other = {each: other[each] for each in names if each in other}  # C looks at no other
+    return (text, other) if _is_written(other) else None
+
+
+def _is_written(value: Any, deep: int = _DEEPEST_WRITTEN) -> bool:
+    """Whether a value becomes text in one way only: a number, a text, or a container of Python's of such."""
+    if type(value) is dict:
+        value = [*value, *value.values()]
+    if type(value) not in _JOINED:
+        return type(value) in _WRITTEN
+    return deep > 0 and len(value) <= _MOST_WRITTEN and all([_is_written(each, deep - 1) for each in value])
 
 
 def _formatted(trace: Trace, numbers: TrackedNumbers, how: str, value: Any, *form: Any) -> None:
     """An f-string writes a value; ``n`` in a format asks the locale."""
-    if type(value) in _WRITTEN and not any(["n" in each for each in form]):
+    if _is_written(value) and not any(["n" in each for each in form]):
         numbers.compute_next(how, (value, *form))
     elif not numbers.pin_inside(value, *form) and not _writes_itself(type(value)):
         numbers.stop(f"a {type(value).__name__} is written as text by C")
@@ -550,11 +585,11 @@ def _call(
     named = len(names)
     draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
-        for each in args if draw.args or draw.named else ():
+        for each in args if (draw.args or draw.named) and not draw.orders else ():
             whole(trace, each)
-        numbers.pin_inside(*args)
+            numbers.pin_inside(each)
         filled = args[0] if draw.fills else None
-        if filled is None or (type(filled) is list and not trace.outside.has(filled)):
+        if filled is None or not trace.outside.has(filled):
             numbers.draw_next(draw, trace.running.frame(), filled)
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
@@ -564,7 +599,9 @@ def _call(
     if applied is not None:
         numbers.computes_apart(*applied, trace.running.frame())
         return
-    if _is_shown(trace, function, args, names):
+    if _is_shown(trace, numbers, function, args, names) or _writes_by_name(
+        trace, numbers, function, args, names
+    ):
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
@@ -707,6 +744,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             function, args = described, (owner, *args)
     if function in WRITES and not named and _writes(function, args):
         numbers.compute_next(WRITES[function], args)
+    elif function in OF_TEXTS and not named and all(map(_is_written, args)):
+        numbers.compute_next(OF_TEXTS[function], args)
     elif function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
         numbers.compute_next(CALLED[function], args)
     elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
@@ -738,6 +777,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _consumed(numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)])
     elif function in _CONSUMES:
         _consumed(numbers, args)
+    elif function is len and [*map(type, args)] == [str]:
+        numbers.compute_next(LENGTH, args)
     elif function is len:
         for each in args:
             _asked(numbers, each, "__len__")
@@ -745,12 +786,57 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _unknown(numbers, function, args)
 
 
-def _is_shown(trace: Trace, function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> bool:
-    """Whether C prints numbers and texts to the standard stream, if that is of C: no replay repeats it."""
-    if function is not print or "file" in names or trace.writes.wrote(STATE_ITEM, vars(sys), "stdout"):
+def _is_shown(
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+) -> bool:
+    """Whether C writes numbers and texts to a standard stream, if that is of C: no replay repeats it."""
+    if any([trace.writes.wrote(STATE_ITEM, vars(sys), name) for name in ("stdout", "stderr")]):
         return False
-    in_c = lookup.find(type(sys.stdout), "write").value is io.TextIOWrapper.write
-    return in_c and all([type(each) in _WRITTEN for each in args])
+    if function is print:
+        file = args[names.index("file") - len(names)] if "file" in names else None
+        stream = sys.stdout if file is None else file
+        looked_at = tuple([each for each in args if each is not file and not _is_written(each)])
+        known = is_standard(stream) and _is_of_c(stream)
+        if known and looked_at:
+            _unknown(numbers, function, looked_at)
+        return known
+    stream = function.__self__ if type(function) is BuiltinFunctionType else None
+    if names or not is_standard(stream) or not _is_of_c(stream):
+        return False
+    if function.__name__ == "write" and [*map(type, args)] == [str]:
+        numbers.computes_apart(LENGTH, args, trace.running.frame())  # so much is written
+        return True
+    return function.__name__ in _HARMLESS and not args
+
+
+def _is_of_c(stream: Any) -> bool:
+    """Whether a stream hands what is written to no code but C and Python's own codecs."""
+    if lookup.find(type(stream), "write").value is not io.TextIOWrapper.write:
+        return False
+    known = stream.encoding in _CODECS and stream.errors in _CODECS
+    buffer = stream.buffer
+    return (
+        known and type(buffer) in _BUFFERS and type(getattr(buffer, "raw", None)) in (io.FileIO, type(None))
+    )
+
+
+def _writes_by_name(
+    trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+) -> bool:
+    """Whether a function writes as text what is written in one way only, some of which is given by name."""
+    if type(function) is FunctionType and function is json.dumps:
+        count = len(args) - len(names)
+        if count != 1 or not _OF_JSON.issuperset(names) or not all(map(_is_written, args)):
+            return False
+        numbers.computes_apart(WRITES_BY_NAME[function], (names, *args), trace.running.frame())
+        return numbers.drawing is not None
+    if type(function) is not BuiltinFunctionType or type(function.__self__) is not str or not names:
+        return False
+    form, named = function.__self__, function.__name__ == "format"
+    known = named and numbers.expression(form) is None and _is_simple(form) and all(map(_is_written, args))
+    if known:
+        numbers.compute_next(WRITES_BY_NAME[str.format], (names, form, *args))
+    return known
 
 
 def _writes(function: Any, args: tuple[Any, ...]) -> bool:
@@ -758,20 +844,20 @@ def _writes(function: Any, args: tuple[Any, ...]) -> bool:
     if function is str.join:
         texts = args[1] if len(args) == 2 and type(args[0]) is str and type(args[1]) in _JOINED else (None,)
         return all([type(each) is str for each in texts])
-    if not args or not all([type(each) in _WRITTEN for each in args]):
+    if not args or not all(map(_is_written, args)):
         return False
     if function is str.format:
         return type(args[0]) is str and _is_simple(args[0])
-    return function is not format or all(["n" not in each for each in args[1:]])
+    return function is not format or all([type(each) is str and "n" not in each for each in args[1:]])
 
 
 def _is_simple(form: str) -> bool:
-    """Whether fields of a format name whole arguments by their places, and none asks the locale."""
+    """Whether fields of a format name whole arguments, and none asks the locale."""
     try:
         fields = [(name, spec) for _, name, spec, _ in Formatter().parse(form) if name is not None]
     except ValueError:
         return False
-    return all([(not name or name.isdecimal()) and "n" not in (spec or "") for name, spec in fields])
+    return all([_NAME.fullmatch(name) is not None and "n" not in (spec or "") for name, spec in fields])
 
 
 def _has_a_place(numbers: TrackedNumbers, args: tuple[Any, ...]) -> bool:
