@@ -240,7 +240,7 @@ def made_generator():
 
 
 OBJECTS = [
-    Owner, made_class, made_generator, lambda: lambda: 2.0, lambda: {1, 2}, nn.Identity, torch.Generator,
+    Owner, made_class, made_generator, lambda: lambda: 2.0, lambda: {1, 2}, nn.Identity,
     lambda: compile("1", "a", "eval"), lambda: numpy.ones(3), collections.OrderedDict,
 ]  # fmt: skip
 
