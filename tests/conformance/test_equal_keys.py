@@ -1,9 +1,81 @@
 """Arguments and state that are equal and not the same: 1 and True, two empty ranges."""
 
+import dataclasses
+import enum
+
 import pytest
 import torch
 
 import rote
+
+
+class Alike(type):
+    """Says of all its classes that they are equal."""
+
+    def __eq__(cls, other):
+        return isinstance(other, Alike)
+
+    def __hash__(cls):
+        return 7
+
+
+NUMBERS = {"number": 2.0}, {"number": 5.0}
+PLAIN = [Alike("Plain", (), dict(each)) for each in NUMBERS]
+FIELDS = [Alike("Fields", (), dict(each, __annotations__={"v": "int"})) for each in NUMBERS]
+
+
+class Whole(enum.IntEnum):
+    """Members that are equal, and are two."""
+
+    TWO, FIVE = 2, 5
+
+    @property
+    def number(self):
+        return float(self.value)
+
+
+Whole.__eq__ = lambda self, other: isinstance(other, Whole)
+Whole.__hash__ = lambda self: 7
+Unlike = enum.Enum("Unlike", {"TWO": 2, "FIVE": 5}, module=__name__)
+Unlike.number = property(lambda self: float(self.value))
+Unlike.__eq__ = lambda self, other: isinstance(other, Unlike)
+Unlike.__hash__ = None
+
+PLACES = {
+    "itself": lambda value: (value, lambda given: given),
+    "list": lambda value: ([value], lambda given: given[0]),
+    "dict": lambda value: ({"a": (value,)}, lambda given: given["a"][0]),
+    "slice": lambda value: (slice(value), lambda given: given.stop),
+}
+
+
+KINDS = {
+    "class": [lambda kind=each: kind for each in PLAIN],
+    "instance": PLAIN,
+    "dataclass": [lambda kind=each: kind(1) for each in map(dataclasses.dataclass, FIELDS)],
+    "IntEnum": [lambda each=each: each for each in Whole],
+    "Enum": [lambda each=each: each for each in Unlike],
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_its_own_class_calls_equal(device, kind, place):
+    x = torch.ones(3, device=device)
+    read = PLACES[place](None)[1]
+    g = rote.graph(lambda x, given: x * read(given).number)
+    for make in KINDS[kind] * 2:
+        given = PLACES[place](make())[0]
+        for _ in range(4):
+            assert g(x, given).tolist() == [make().number] * 3
+
+
+@pytest.mark.parametrize("end", [[2.0], {0: 2.0}, torch.full((3,), 2.0)], ids=["list", "dict", "tensor"])
+def test_slices_between_what_has_no_hash(device, end):
+    x = torch.ones(3, device=device)
+    g = rote.graph(lambda x, given: x * given.stop[0])
+    for _ in range(4):
+        assert g(x, slice(end)).tolist() == [2.0] * 3
 
 
 def number(key):

@@ -1,6 +1,8 @@
-"""One container as several arguments: a call may ask whether two are one."""
+"""One container given several times, or in several places of a result: are two one?"""
 
+import collections
 import dataclasses
+import types
 
 import pytest
 import torch
@@ -9,11 +11,15 @@ from hypothesis import strategies as st
 
 import rote
 from rote.runtime.arguments.leaves import flatten, repeated, unflatten
+from rote.testing import assert_same
 
 
 @dataclasses.dataclass
 class Batch:
     scale: float
+
+
+Pair = collections.namedtuple("Pair", "one other")
 
 
 def same(x, a, b):
@@ -65,22 +71,86 @@ def test_equal_tuples_are_no_question(device):
     assert g.report().replayed >= 8, g.explain()
 
 
+class Plain:
+    """Has its attributes in a dict."""
+
+
+def written(x, holder, table):
+    table["k"] = x * 2
+    return holder.k + 1
+
+
+def bound(x, holder, table):
+    holder.k = x * 2
+    return table["k"] + 1
+
+
+def compared(x, holder, table):
+    return x * (2 if vars(holder) is table else 3)
+
+
+def added(x, holder, table):
+    table["more"] = x
+    return holder.more + x if hasattr(holder, "more") else x * 5
+
+
+@pytest.mark.parametrize("fn", [written, bound, compared, added])
+@pytest.mark.parametrize("make", [Plain, lambda: Batch(0.0), types.SimpleNamespace])
+@pytest.mark.parametrize("turned", [False, True], ids=["dict last", "dict first"])
+@pytest.mark.parametrize("tracked", [False, True])
+def test_an_object_and_the_dict_of_its_attributes(device, fn, make, turned, tracked):
+    def call(function, n):
+        holder, x = make(), torch.full((4,), float(n), device=device)
+        holder.k = x + 1
+        table = vars(holder) if n % 6 < 4 else dict(vars(holder))
+        given = (table, holder) if turned else (holder, table)
+        return function(x, *given), vars(holder), table
+
+    weight = torch.full((4,), 2.0, device=device, requires_grad=tracked)
+
+    def use(x, *given):
+        return fn(x * weight, *(reversed(given) if turned else given))
+
+    g = rote.graph(use)
+    for n in range(12):
+        assert_same(call(g, n), call(use, n))
+
+
+@pytest.mark.parametrize("make", [lambda y: (y, 1), lambda y: Pair(y, [1]), lambda y: (Batch(y),) * 2])
+def test_one_tuple_in_several_places_of_a_result(device, make):
+    def fn(x):
+        one, other = make(x * 2), make(x)
+        return {"a": one, "b": [one, other, (one, other)]}
+
+    g = rote.graph(fn)
+    for n in range(8):
+        found = g(torch.full((4,), float(n), device=device))
+        first, second, third = found["b"]
+        assert first is found["a"] is third[0] and second is third[1] is not first
+        assert_same(found, fn(torch.full((4,), float(n), device=device)))
+    assert g.report().replayed >= 4, g.explain()
+
+
 plain = st.integers(0, 3)
 values = st.recursive(
     plain,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from("abc"), inner, max_size=3),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.lists(inner, max_size=3).map(tuple)
+        | st.dictionaries(st.sampled_from("abc"), inner, max_size=3)
+    ),
 )
 
 
 @settings(deadline=None)
-@given(st.lists(values, max_size=4), st.data())
-def test_a_value_is_built_again_as_it_was(items, data):
-    branches = [each for each in items if isinstance(each, (list, dict))]
+@given(st.lists(values, max_size=4), st.booleans(), st.data())
+def test_a_value_is_built_again_as_it_was(items, tuples, data):
+    branches = [each for each in items if isinstance(each, (list, dict, tuple))]
     for _ in range(data.draw(st.integers(0, 3))):
         if branches:
             items.append(data.draw(st.sampled_from(branches)))
     leaves = []
     spec = flatten(items, leaves)
-    again = repeated(spec, items)
+    again = repeated(spec, items, tuples=tuples)
     made = unflatten(spec, iter(leaves), again)
-    assert made == items and repeated(spec, made) == again
+    assert made == items and repeated(spec, made, tuples=tuples) == again

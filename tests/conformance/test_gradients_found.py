@@ -132,3 +132,18 @@ def test_the_caller_does_something_with_what_was_left(device, method, between):
 def test_calls_of_several_sizes_take_turns(device, sizes):
     assert played("step", device, sizes=sizes) > STEPS // 4
     played("step", device, sizes=sizes, budget=20_000)  # an eviction takes what gradients are moved to
+
+
+@pytest.mark.parametrize("read", [
+    lambda x: x.detach() * (2 if x.grad is None else 3),
+    lambda x: x.detach() * (2 if x.grad is None else x.grad),
+    lambda x: x.detach() * getattr(x, "grad") if x.grad is not None else x.detach(),  # noqa: B009
+])  # fmt: skip
+@pytest.mark.parametrize("tracked", [False, True])
+def test_a_gradient_of_an_argument(device, read, tracked):
+    graphed = rote.graph(lambda held: read(held[0]))
+    for number in range(16):
+        x = torch.full((3,), float(number), device=device).requires_grad_(tracked)
+        if number // 4 % 2:
+            x.grad = torch.full((3,), number + 1.0, device=device)
+        assert_same(graphed([x]), read(x))

@@ -170,3 +170,53 @@ def test_two_callables_add_to_one_gradient(device):
         del found
         layer.zero_grad()
     assert first.report().replayed and second.report().replayed
+
+
+def halved(weight):
+    weight.data = weight.data.half()
+
+
+def widened(weight):
+    weight.data = weight.data.double()
+
+
+def shortened(weight):
+    weight.data = weight.data[:1].clone()
+
+
+def any_type(weight):
+    weight.grad_dtype = None
+
+
+def wide_gradient(weight):
+    weight.grad, weight.grad_dtype = None, torch.float64
+
+
+@pytest.mark.parametrize("change", [halved, widened, shortened, any_type, wide_gradient])
+@pytest.mark.parametrize("inside", [True, False])
+def test_a_gradient_unlike_its_parameter(device, change, inside):
+    def play(wrap):
+        weight = nn.Parameter(torch.full((3,), 2.0, device=device))
+
+        def step(x):
+            loss = (weight * x.to(weight.dtype)).sum()
+            if not inside:
+                return loss
+            loss.backward()
+            return loss.detach()
+
+        graphed, seen = wrap(step), []
+        for number in range(14):
+            if number == 5:
+                change(weight)
+            if number == 10:
+                weight.grad = None
+            seen.append(graphed(torch.full((3,), float(number), device=device)))
+            try:
+                seen += [None] if inside else [seen[-1].backward()]
+            except RuntimeError as error:
+                seen.append(type(error).__name__)
+            seen += [None if weight.grad is None else weight.grad.clone(), weight.grad_dtype]
+        return seen
+
+    assert_same(play(rote.graph), play(lambda step: step))

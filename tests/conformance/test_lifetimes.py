@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import gc
 import types
 import weakref
 
+import numpy
 import pytest
 import torch
 from torch import nn
@@ -220,3 +222,59 @@ def test_containers_made_anew_for_each_call(device, make):
         holder.held = None
         holder.held = make(float(number // 3))
         assert graphed(x).tolist() == [float(number // 3)] * 4
+
+
+class Owner:
+    factor = 2.0
+
+    def method(self):
+        return self.factor
+
+
+def made_class():
+    return type("Made", (), {"factor": 2.0})
+
+
+def made_generator():
+    return (number for number in (1, 2))
+
+
+OBJECTS = [
+    Owner, made_class, made_generator, lambda: lambda: 2.0, lambda: {1, 2}, nn.Identity,
+    lambda: compile("1", "a", "eval"), lambda: numpy.ones(3), collections.OrderedDict,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", OBJECTS)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda held, found: 7.0 if found() is None else 2.0,
+        lambda held, found: (7.0 if found() is None else 2.0) + (held.one is None),
+        lambda held, found: 2.0 if found() is held.one is not None else 7.0,
+        lambda held, found: getattr(found(), "factor", 7.0),
+    ],
+)
+def test_the_death_of_what_is_referred_to_weakly(device, make, use):
+    held = types.SimpleNamespace(one=make())
+    found = weakref.ref(held.one)
+    g, x = rote.graph(lambda x: x * use(held, found)), torch.ones(3, device=device)
+    for _ in range(6):
+        assert g(x).tolist() == [use(held, found)] * 3
+    held.one = None
+    gc.collect()
+    assert g(x).tolist() == [use(held, lambda: None)] * 3
+    for _ in range(4):
+        assert g(x).tolist() == [use(held, lambda: None)] * 3
+
+
+def test_the_death_of_a_method_that_is_referred_to_weakly(device, monkeypatch):
+    owner, x = Owner(), torch.ones(3, device=device)
+    monkeypatch.setattr(Owner, "method", lambda self: self.factor)
+    found = weakref.WeakMethod(owner.method)
+    g = rote.graph(lambda x: x * (found()() if found() is not None else 7.0))
+    for _ in range(6):
+        assert g(x).tolist() == [2.0] * 3
+    Owner.method = None
+    for _ in range(4):
+        assert g(x).tolist() == [7.0] * 3

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import types
 from dataclasses import replace
+from functools import partial
 
+import numpy
 import pytest
 import torch
 import torch.nn.functional as F
@@ -209,3 +212,35 @@ def test_a_training_step_with_a_scale_and_a_temperature(device):
         assert bits(graphed(x, 1 / (number + 1))) == bits(plain(x, 1 / (number + 1))), number
         assert bits(state()) == bits(other()), number
     assert graphed.report().replayed >= 25
+
+
+@pytest.mark.parametrize("keep, read", [
+    (lambda n: n, lambda kept: kept),
+    (lambda n: n * 2 + 1, lambda kept: kept),
+    (lambda n: [n, (n,)], lambda kept: kept[1][0]),
+    (lambda n: {"n": n}, lambda kept: kept["n"]),
+    (lambda n: lambda: n * 2, lambda kept: kept()),
+    (lambda n: partial(pow, n), lambda kept: kept(2)),
+    (lambda n: types.SimpleNamespace(n=n), lambda kept: kept.n),
+    (lambda n: numpy.full(2, n), lambda kept: float(kept[1])),
+    (lambda n: numpy.array([n, 1.0]), lambda kept: float(kept.sum())),
+])  # fmt: skip
+def test_a_number_outside_that_is_kept_for_a_backward_after_the_call(device, keep, read):
+    state = types.SimpleNamespace()
+
+    class Keeping(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.kept = keep(state.number)
+            return x * state.number
+
+        @staticmethod
+        def backward(ctx, grad):
+            return grad * read(ctx.kept)
+
+    weight = torch.ones(3, device=device, requires_grad=True)
+    g = rote.graph(lambda x: Keeping.apply(x * weight))
+    for number in range(12):
+        state.number, weight.grad = float(number), None
+        g(torch.ones(3, device=device)).sum().backward()
+        assert weight.grad.tolist() == [read(keep(float(number)))] * 3

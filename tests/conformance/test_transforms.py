@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -175,3 +176,45 @@ def test_a_zero_without_memory_must_not_be_written(device):
 
     for function in (tangent, write):
         compare(function, [(torch.randn(3, device=device),) for _ in range(6)])
+
+
+def _forbidding(function, x):
+    with torch.autograd.graph.disable_saved_tensors_hooks("none here"):
+        return function(x)
+
+
+def _forbidding_ones_own(function, x):
+    with torch.autograd.graph.saved_tensors_hooks(lambda kept: kept, lambda kept: kept):
+        return _forbidding(function, x)
+
+
+@pytest.mark.parametrize("always", [True, False], ids=["always", "in turns"])
+@pytest.mark.parametrize("use", [
+    lambda function, x: torch.func.vjp(function, x)[0],
+    lambda function, x: torch.func.vjp(function, x)[1](x)[0],
+    _forbidding,
+    _forbidding_ones_own,
+])  # fmt: skip
+def test_what_forbids_hooks_in_a_call_whose_result_is_walked_back(device, use, always):
+    def play(wrap):
+        torch.manual_seed(0)
+        layer, seen = torch.nn.Linear(3, 3, device=device), []
+        state = types.SimpleNamespace(on=always)
+
+        def step(x):
+            return use(lambda y: layer(y).tanh(), x) if state.on else layer(x)
+
+        graphed = wrap(step)
+        for number in range(16):
+            state.on = always or number // 4 % 2 == 1
+            layer.zero_grad()
+            try:
+                result = graphed(torch.full((2, 3), float(number), device=device))
+            except RuntimeError as error:
+                seen.append(str(error))
+                continue
+            result.sum().backward()
+            seen += [result.detach(), layer.weight.grad]
+        return seen
+
+    assert_same(play(rote.graph), play(lambda step: step))

@@ -538,3 +538,68 @@ def one_tuple_for_two_arguments(wrap: Wrap, device: torch.device) -> Items:
         for number in range(4):
             out = g(full(number, device), *pairs)
             yield out, out[1] is pairs[1]
+
+
+@state("reads")
+def gradient_of_an_argument_that_needs_none(wrap: Wrap, device: torch.device) -> Items:
+    """``x.grad`` of an argument that does not require grad comes, changes and goes."""
+    g = wrap(lambda x: x * (1.5 if x.grad is None else x.grad))
+    for number in range(16):
+        x = full(number, device)
+        if number // 4 % 2:
+            x.grad = full(number + 1, device)
+        yield g(x)
+
+
+class Alike(type):
+    """Its classes are equal to each other."""
+
+    def __eq__(cls, other: object) -> bool:
+        return isinstance(other, Alike)
+
+    def __hash__(cls) -> int:
+        return 7
+
+
+@state("reads")
+def classes_that_are_equal(wrap: Wrap, device: torch.device) -> Items:
+    """A class whose metaclass calls it equal to another one, and instances of both."""
+    kinds: list[Any] = [Alike("Made", (), {"k": k}) for k in (1.5, 2.5)]
+    g = wrap(lambda x, c: x * (c if isinstance(c, type) else c[0]).k)
+    yield from each(g, [*kinds, *[[kind()] for kind in kinds]], device)
+
+
+@state("reads")
+def slices_between_anything(wrap: Wrap, device: torch.device) -> Items:
+    """The ends of a slice are a list, a tensor, a class."""
+    ends: list[Any] = [[1.5], [2.5], full(2, device), full(3, device)]
+    yield from each(wrap(lambda x, s: x * s.stop[0]), [slice(end) for end in ends], device)
+
+
+@state("effects")
+def dict_of_an_argument(wrap: Wrap, device: torch.device) -> Items:
+    """The dict with an object's attributes is an argument, too, and is written."""
+
+    def call(x: torch.Tensor, o: Any, table: dict[str, Any]) -> torch.Tensor:
+        table["k"] = x * 2
+        return o.k + 1
+
+    g = wrap(call)
+    for number in range(12):
+        o = types.SimpleNamespace(k=full(number, device))
+        table = vars(o) if number % 4 < 2 else dict(vars(o))
+        yield g(full(number, device), o, table), o.k, table["k"]
+
+
+@state("reads")
+def one_tuple_in_two_places(wrap: Wrap, device: torch.device) -> Items:
+    """A tuple that the call makes lies in its result twice."""
+
+    def call(x: torch.Tensor) -> dict[str, Any]:
+        pair = (x * 2, 1)
+        return {"a": pair, "b": [pair, (x * 2, 1)]}
+
+    g = wrap(call)
+    for number in range(6):
+        out = g(full(number, device))
+        yield out, out["b"][0] is out["a"], out["b"][1] is out["a"]

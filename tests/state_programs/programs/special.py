@@ -401,3 +401,38 @@ def registered_backward_reads_a_closure(wrap: Wrap, device: torch.device) -> Ite
             "state_programs_d::doubled", lambda ctx, grad: grad * o.k, lib=library
         )
         yield from walked(wrap(lambda x: torch.ops.state_programs_d.doubled(x)), device, put(o, k=2.5))
+
+
+@state("classes")
+def number_kept_for_a_backward(wrap: Wrap, device: torch.device) -> Items:
+    """``ctx.k = o.k`` in a forward, and another number in each call."""
+    o = types.SimpleNamespace(k=0.0)
+
+    class Scaled(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            ctx.k = o.k * 2
+            return x * o.k
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+            return grads[0] * ctx.k
+
+    g = wrap(lambda x: Scaled.apply(x))
+    for number in range(12):
+        o.k = float(number)
+        x = full(number, device).requires_grad_()
+        g(x).sum().backward()
+        yield x.grad
+
+
+@state("classes")
+def gradient_of_another_type(wrap: Wrap, device: torch.device) -> Items:
+    """A parameter is made wider while it has a gradient."""
+    weight = torch.nn.Parameter(full(2, device))
+    g = wrap(lambda x: (weight * x.to(weight.dtype)).sum())
+    for number in range(12):
+        if number == 6:
+            weight.data = weight.data.double()
+        found = g(full(number, device))
+        yield found, attempt(found.backward) is None, weight.grad

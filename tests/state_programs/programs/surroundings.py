@@ -489,3 +489,12 @@ def local_time_zone(wrap: Wrap, device: torch.device) -> Items:
     finally:
         os.environ.pop("TZ") if before is None else zone(before)()
         time.tzset()
+
+
+@state("reads")
+def weak_reference_to_a_class(wrap: Wrap, device: torch.device) -> Items:
+    """A class dies, to which a weak reference leads."""
+    o = types.SimpleNamespace(target=type("Made", (), {"k": 1.5}))
+    ref = weakref.ref(o.target)
+    g = wrap(lambda x: x * (ref().k if ref() is not None else 2.5))  # type: ignore[union-attr]
+    yield from turns(g, device, lambda: (delattr(o, "target"), gc.collect()))

@@ -13,7 +13,7 @@ import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
 from ..numbers import KINDS, NumberSource, TrackedNumbers
-from ..objects import exact
+from ..objects import Itself, tells_itself
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import Laid, StandingLeaves, Target
@@ -35,15 +35,15 @@ from .leaves import (
 )
 from .opened import Opening, Openings, address_of, is_default
 from .places import StatePlace, table_of
-from .values import value_token
+from .values import ends_of, value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
 
 _SCALARS = (int, bool, str, bytes, type(None))
 _VALUES = (
-    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format,
-    enum.Enum, range, type, types.FunctionType, types.BuiltinFunctionType, type(Ellipsis),
+    torch.dtype, torch.device, torch.Size, torch.layout, torch.memory_format, range, type(Ellipsis),
 )  # fmt: skip
+_THEMSELVES = (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType)
 
 
 class Key(NamedTuple):
@@ -164,7 +164,7 @@ class Call(NamedTuple):
         """
         beside = [each for spec, prefix in _parts(self.spec) for each in beside_leaves(spec, prefix)]
         sets = [(name, leaf) for name, leaf in zip(self.names(), self.leaves, strict=True)
-                if type(leaf) is frozenset]  # fmt: skip
+                if type(leaf) in (frozenset, slice)]  # fmt: skip
         for name, value in (*beside, *sets):
             yield from [(name, each) for each in _parts_by_identity(value)]
 
@@ -388,26 +388,26 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return PLAIN, (kind, leaf.tobytes())
     if kind is complex:
         return PLAIN, (complex, bits_of(leaf))
-    if kind is slice:
-        ends = (leaf.start, leaf.stop, leaf.step)
-        return PLAIN, (slice, *ends, *map(exact, ends))
     if kind is range:  # two that give the same numbers are equal, and may differ in their ends
         return PLAIN, (range, leaf.start, leaf.stop, leaf.step)
     if is_instance(leaf, _VALUES):
         return PLAIN, (kind, leaf)
-    token = value_token(leaf, _plain_token)
-    return (PLAIN, token) if token is not None else (OPAQUE, (kind, id(leaf)))
+    if is_instance(leaf, _THEMSELVES):
+        return PLAIN, (kind, leaf if tells_itself(kind) else Itself(leaf))
+    if (token := value_token(leaf, _plain_token)) is not None:
+        return PLAIN, token
+    return OPAQUE, (kind if tells_itself(type(kind)) else object, id(leaf))
 
 
 def is_known_by_identity(leaf: Any) -> bool:
     """Whether the key has a plain leaf itself, whose contents may change, and no copy of it."""
-    return isinstance(leaf, (enum.Enum, type, types.FunctionType, types.BuiltinFunctionType))
+    return isinstance(leaf, _THEMSELVES)
 
 
 def _parts_by_identity(value: Any) -> Iterator[Any]:
     """The objects in a value of which a key has no copy."""
-    if type(value) in (tuple, frozenset):
-        for each in value:
+    if type(value) in (tuple, frozenset, slice):
+        for each in ends_of(value) if type(value) is slice else value:
             yield from _parts_by_identity(each)
     elif is_known_by_identity(value) or describe(value)[0] is not PLAIN:
         yield value
@@ -741,14 +741,13 @@ def _show(token: Any) -> str:
         return repr(float_of(token[1]))
     if kind is complex:
         return repr(complex_of(token[1]))
-    if kind is slice:
-        return repr(slice(*token[1:4]))
     if issubclass(kind, (numpy.number, numpy.bool_)) and isinstance(token[1], bytes):
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
-    if kind in _SCALARS or isinstance(token[1], _VALUES):
+    if kind in _SCALARS or is_instance(token[1], (*_VALUES, *_THEMSELVES, Itself)):
         return repr(token[1])
-    if kind is frozenset and isinstance(token[1], tuple):
-        return f"frozenset({{{', '.join(map(_show, token[1]))}}})"
+    if kind in (frozenset, slice) and isinstance(token[1], tuple):
+        members = ", ".join(map(_show, token[1]))
+        return f"slice({members})" if kind is slice else f"frozenset({{{members}}})"
     if isinstance(token[1], str):
         return token[1]
     return f"a {kind.__name__}"

@@ -22,7 +22,7 @@ import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import array_over, exact, form_of, put, tensor_over
+from ..objects import array_over, exact, form_of, put, tells_itself, tensor_over
 from ..state import ATTRIBUTE, ITEM
 from .bound import Bound, Target
 from .handed import DEEPEST, Made
@@ -135,6 +135,8 @@ def _parts(
         return "dict", kind, keys_of(value), value.values()
     if kind is defaultdict:
         return "defaultdict", value.default_factory, keys_of(value), value.values()
+    if not tells_itself(type(kind)):  # two structures would be equal because their classes say so
+        return None
     if opened is not None and kind in VIEWS:
         return ("view", kind, *_parts_of_view(value, kind))
     if kind is numpy.ndarray:
@@ -209,21 +211,22 @@ def _in_class(kind: type[Any], name: str) -> Any:
     return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
 
 
-def repeated(spec: Spec, value: Any) -> tuple[tuple[int, int], ...]:
+def repeated(spec: Spec, value: Any, *, tuples: bool = False) -> tuple[tuple[int, int], ...]:
     """Which branches are one object with an earlier one: the numbers of both, outermost first.
 
-    Branches that cannot change are left out: that two equal tuples are one object says nothing. Objects that
-    have their attributes in one dict stand there by the complements of their numbers.
+    Branches that cannot change are left out of arguments: that two equal ``tuples`` are one object says
+    nothing of what a call does. Dicts in which objects have their attributes stand there by the complements
+    of the objects' numbers.
     """
     first: dict[int, int] = {}
     pairs: list[tuple[int, int]] = []
     for number, each in enumerate(containers(spec, value)):
         kind = type(each)
-        if not is_mutable(kind):
+        if not (is_mutable(kind) or (tuples and each)):
             continue
         pairs.append((number, first.setdefault(id(each), number)))
         if kind not in _WITHOUT_TABLE and (table := table_of(each)) is not None:
-            pairs.append((~number, ~first.setdefault(id(table), number)))
+            pairs.append((~number, first.setdefault(id(table), ~number)))
     return tuple([pair for pair in pairs if pair[0] != pair[1]])
 
 

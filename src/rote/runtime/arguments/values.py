@@ -17,7 +17,13 @@ def value_token(leaf: Any, token: Callable[[Any], tuple[Any, ...] | None]) -> tu
     kind = type(leaf)
     if kind in VALUES_BY_TEXT or (kind in _TIMES and type(leaf.tzinfo) in _ZONES):
         return kind, repr(leaf)
-    if kind is frozenset:
-        members = tuple(map(token, leaf))  # in their order, which the callable may follow
+    if kind is frozenset or kind is slice:
+        # Those of a set in their order, which the callable may follow.
+        members = tuple(map(token, ends_of(leaf) if kind is slice else leaf))
         return None if None in members else (kind, members)
     return None
+
+
+def ends_of(value: slice) -> tuple[Any, Any, Any]:
+    """Where a slice begins and ends, and its step."""
+    return value.start, value.stop, value.step

@@ -6,4 +6,12 @@ from .graph import SavedNumber
 from .occupancy import Occupancy
 from .order import BackwardOrder, BackwardPasses
 from .saved import saving
-from .tracked import GradientUse, gradient_blockers, graph_ends, refused_views, take_over, tracked_results
+from .tracked import (
+    GradientUse,
+    gradient_blockers,
+    graph_ends,
+    held_by_contexts,
+    refused_views,
+    take_over,
+    tracked_results,
+)

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
-from torch.autograd.graph import saved_tensors_hooks
+
+from ..pytorch import standing_hooks
 
 Quietly = Callable[[Callable[[], Any]], Any]
 """Does something that the tracer of a call does not see."""
@@ -66,7 +67,7 @@ def saving(quietly: Quietly, keep: Callable[[torch.Tensor], None]) -> Generator[
         return alias
 
     try:
-        with saved_tensors_hooks(pack, _same):
+        with standing_hooks(pack, _same):
             yield
     finally:
         used.clear()

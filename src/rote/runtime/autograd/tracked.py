@@ -222,6 +222,11 @@ def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
     )
 
 
+def held_by_contexts(value: Any, template: Template, leaves: tuple[Any, ...]) -> list[Any]:
+    """What the Python nodes below a result keep: a recording has there what its own call has left."""
+    return Contexts(contexts_of(tracked_results(value, template), graph_ends(leaves))).held()
+
+
 def refused_views(results: Iterable[torch.Tensor], site: Site) -> list[Reason]:
     """Results that autograd refuses to tell the history of; whoever uses one is told so."""
     text = "a result is a view that was made without gradients, and its base was written in place since"

@@ -439,8 +439,12 @@ class HostDataMode(TorchFunctionMode):
                 self._use.asked = self._use.asked or user_site()
 
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
-        """The call may ask where in the caller's graph an argument is, which nothing in its place tells."""
-        if func in _PLACE and self._given.get(id(args[0])):
+        """The call may ask where in the caller's graph an argument is, which nothing in its place tells.
+
+        Without gradients it is in none, but there may be something in its ``.grad``.
+        """
+        tracked = self._given.get(id(args[0]))
+        if func in _PLACE and (tracked or (tracked is not None and func in _SLOT)):
             self._use.state = self._use.state or user_site()
 
     def _block(self, rule: Rule, text: str) -> None:

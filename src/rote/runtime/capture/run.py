@@ -32,7 +32,7 @@ from ..arguments import (
     leaves_of,
     tracing,
 )
-from ..autograd import GradientUse, gradient_blockers, refused_views, saving
+from ..autograd import GradientUse, gradient_blockers, held_by_contexts, refused_views, saving
 from ..autograd.graph import GradientWalk, is_freed, newest_age
 from ..backends.protocol import Aliases, Backend, OwnStreams, Session
 from ..numbers import Path, TrackedNumbers
@@ -499,6 +499,7 @@ class TracedCall:
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):
                 use.numbers.extend(tracer.saved_numbers())
+                self._plan.numbers.pin(*held_by_contexts(value, template, self._leaves))
             self._plan.numbers.settle_owed()
             self._plan.numbers.ends = True
             template = template.computed(self._plan.numbers)

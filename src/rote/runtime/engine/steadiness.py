@@ -220,7 +220,7 @@ def surroundings_reasons(
         text = "the call begins a region of rote.no_graphs() and does not end it"
         found.append(reason(rules.AMBIENT_CHANGES, text, site))
     if executed.hooks and outcome.template.tracked:
-        text = "the call checkpoints, or sets saved-tensor hooks"
+        text = "the call checkpoints, or sets or forbids saved-tensor hooks"
         found.append(reason(rules.SAVED_HOOKS, text, site))
     contact = executed.contact or noted.contact
     if contact is not None:

@@ -23,6 +23,7 @@ from .marks import (
     VALUES_BY_TEXT,
     Content,
     DefinedOperators,
+    Itself,
     Members,
     TensorMark,
     base_of,
@@ -31,6 +32,7 @@ from .marks import (
     hooks_of,
     mark,
     pointer_of,
+    tells_itself,
 )
 from .members import has_plain_length, is_direct, keys, put, refill, values
 from .origin import is_found, module_of, said_module, said_name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import enum
 import fractions
 import math
 import pathlib
@@ -222,6 +223,32 @@ _EQUAL = frozenset({
     torch.memory_format,
 })  # fmt: skip
 """Types whose values are the same if they are equal and of one type."""
+
+
+_HASHES = frozenset({object.__hash__, enum.Enum.__hash__})
+
+
+class Itself:
+    """Stands for an object in what is compared, where its class says of others that they are equal to it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Itself and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return repr(self.value)
+
+
+def tells_itself(kind: type[Any]) -> bool:
+    """Whether instances of a class are equal to themselves alone, and no code of the user's says so."""
+    return kind.__eq__ is object.__eq__ and kind.__hash__ in _HASHES
 
 
 def exact(value: Any) -> Any:

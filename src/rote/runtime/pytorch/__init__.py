@@ -72,6 +72,7 @@ from .processes import (
 )
 from .reducers import READY, DoneWork, Reducers
 from .replaced import REPLACEMENTS
+from .saved_hooks import standing_hooks, step_aside
 from .torch_private import (
     ACCESSORS,
     SCRIPTS,

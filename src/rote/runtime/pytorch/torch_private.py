@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.amp import grad_scaler
 from torch.autograd import forward_ad
+from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _device
 
@@ -132,6 +133,17 @@ def in_backward() -> bool:
 
 node_at_work: Callable[[], Any] | None = _found("_current_autograd_node")
 """The node of autograd's whose backward runs on this thread, if one does; None if PyTorch does not say."""
+
+set_saving_hooks: Callable[[Any, Any], None] = _found(
+    "_autograd._push_saved_tensors_default_hooks", lambda *pair: saved_tensors_hooks(*pair).__enter__()
+)
+leave_saving_hooks: Callable[[], None] = _found(
+    "_autograd._pop_saved_tensors_default_hooks", saved_tensors_hooks(abs, abs).__exit__
+)
+saving_hooks: Callable[[bool], Any] = _found(
+    "_autograd._top_saved_tensors_default_hooks", lambda traces: None
+)
+"""The innermost saved-tensor hooks, which a trace of PyTorch's switches off, too; None if there are none."""
 
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """A context in which tensor subclasses are plain tensors, of the documented extension interface."""

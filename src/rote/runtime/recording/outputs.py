@@ -98,7 +98,7 @@ def make_template(
             if not is_instance(leaf, (*_VALUES, *_SCALARS)) and not callable(leaf):
                 blockers.append(opaque_object(name, leaf, site))
             found.append(OutputLeaf(VALUE, _value_token(leaf, storages), value=leaf))
-    return related(Template(spec, tuple(found), repeated(spec, value)), leaves), blockers
+    return related(Template(spec, tuple(found), repeated(spec, value, tuples=True)), leaves), blockers
 
 
 def lies_in_another(array: Any, others: Iterable[Any]) -> bool:

@@ -28,13 +28,13 @@ from typing import Any, Protocol
 
 import numpy
 import torch
-from torch.autograd.graph import saved_tensors_hooks
+from torch.autograd.graph import disable_saved_tensors_hooks, saved_tensors_hooks
 from torch.overrides import handle_torch_function
 from torch.utils.checkpoint import checkpoint
 
 from ...base import TORCH_NEEDS, Site, identity, is_internal, is_own, user_site
 from ..objects import is_open
-from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker, run_compiled
+from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker, run_compiled, step_aside
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that no convention assigns, the less used one first."""
@@ -68,9 +68,10 @@ _FROM_TEXT = "<string>"
 _RUNTIME = ".".join(__name__.split(".")[:2]) + "."
 """What the names of the runtime's modules begin with."""
 
+_FORBIDS = inspect.unwrap(disable_saved_tensors_hooks).__code__
 _SAVING = {
     identity(code): code
-    for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__)
+    for code in (saved_tensors_hooks.__enter__.__code__, inspect.unwrap(checkpoint).__code__, _FORBIDS)
 }
 """Code that replaces what a backward saves, by identity: hashing a code object reads all of it."""
 
@@ -105,7 +106,7 @@ class ExecutedCode:
         self.globals: dict[CodeType, dict[str, Any]] = {}
         self.resumed: set[CodeType] = set()  # the code of all generators that ran in the last call
         self.seeds: Site | None = None  # the line that set PyTorch's random state
-        self.hooks = False  # the code used checkpointing, or set saved-tensor hooks
+        self.hooks = False  # the code used checkpointing, or set or forbade saved-tensor hooks
         self.hiding: set[str] = set()  # operators whose kernels read state that no guard checks
         self.shaped: set[str] = set()  # operators whose results have had another size than before
         self.blind = False  # the last call could not be watched, because another profiler was active
@@ -220,6 +221,8 @@ class ExecutedCode:
         saves = identity(code) in _SAVING
         if saves and not _called_by_us(frame):
             self.hooks = True
+            if code is _FORBIDS:
+                step_aside()
         if code.co_name == "<module>" or is_internal(code.co_filename) or code in self.globals:
             if counts and not saves:  # noting it again in this call says nothing new
                 self._settled[identity(entered)] = entered

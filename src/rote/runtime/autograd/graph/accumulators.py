@@ -6,7 +6,8 @@ parameter is what it was. ``docs/design.md`` says why. The aliases stand for the
 a backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
 (adjoint methods do), and those are leaves of the recorded graph.
 
-Parameters with hooks are left alone, since hooks belong to the tensor that is set aside. Hooks on the node
+Parameters with hooks are left alone, since hooks belong to the tensor that is set aside, and so are those
+whose gradient is of another dtype or shape than they are, which no alias takes. Hooks on the node
 (the reducer of ``DistributedDataParallel`` has some) stay where they are: gradients come there from the one
 node of a replay, past the recorded graph. A backward inside of the call would not come to them, so in
 distributed training such a call is recorded on its parameters themselves.
@@ -106,7 +107,15 @@ def _is_plain(tensor: torch.Tensor) -> bool:
         and tensor.requires_grad
         and not tensor._backward_hooks
         and not getattr(tensor, "_post_accumulate_grad_hooks", None)
+        and _takes_gradient(tensor)
     )
+
+
+def _takes_gradient(tensor: torch.Tensor) -> bool:
+    """Whether the gradient of a tensor, now and when it gets one, is like itself."""
+    gradient, dtype = tensor.grad, tensor.dtype
+    alike = gradient is None or (gradient.dtype is dtype and gradient.shape == tensor.shape)
+    return alike and getattr(tensor, "grad_dtype", dtype) is dtype
 
 
 def _fits(alias: torch.Tensor, parameter: torch.Tensor) -> bool:
@@ -118,7 +127,7 @@ def _swapped(parameter: torch.Tensor, alias: torch.Tensor) -> Generator[None]:
     """Put the alias in place of the parameter; a trace does not see the swap."""
     with unseen_functions():
         before = parameter.grad
-        placed = _fits(alias, parameter) and swap_tensors(parameter, alias)
+        placed = _takes_gradient(parameter) and _fits(alias, parameter) and swap_tensors(parameter, alias)
         if placed:
             parameter.grad = before
     try:

@@ -122,6 +122,10 @@ class Contexts:
                 left.extend([(name + suffix, each) for suffix, each in parts])
         return found
 
+    def held(self) -> list[Any]:
+        """What they lead to."""
+        return [each.value for each in self.look().values()]
+
     def hidden_reasons(self, site: Site) -> list[Reason]:
         """Why what a backward does to them could not be seen: the first object that is not looked into."""
         for held in self.look().values() if self._nodes else ():

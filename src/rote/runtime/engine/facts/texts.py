@@ -21,6 +21,7 @@ from ....base import ENVIRONMENT
 from ...arguments import PARAMETER, PLAIN, TENSOR, Call, describe_key
 from ...conditions import Guard
 from ...numbers import Computed
+from ...objects import Itself
 from ...program import Operation, Program, Token
 from ...program.operations import (
     ArrayMemory,
@@ -117,7 +118,7 @@ def _told(value: Any) -> str:
         return f"{_told(type(value))}.{value._name_}"
     if isinstance(value, (type, FunctionType, BuiltinFunctionType)):
         return f"{value.__module__}.{value.__qualname__}"
-    return _told(type(value))
+    return _told(value.value if type(value) is Itself else type(value))
 
 
 def facts_of(recording: Recording, hide: Hide, known: StateFacts | None = None) -> StateFacts:

@@ -21,8 +21,8 @@ import numpy
 import torch
 import torch.autograd.function
 
-from ....base import identity, is_own
-from ...objects import ARRAY_FACTS, PROXIES, UNSET, Content, counted, is_getter_of_pybind, said_name
+from ....base import identity, is_instance, is_own
+from ...objects import ARRAY_FACTS, PROXIES, UNSET, Content, counted, is_getter_of_pybind, mark, said_name
 from ...state import ASKED, ATTRIBUTE, ITEM, KIND, LENGTH, ORDER, REFERENT, SAID, answer
 from ..table import NAMES, lookup
 from ..trace import (
@@ -303,15 +303,22 @@ def referent(trace: Trace, reference: Any) -> Any:
         return target  # the reference and its target are both in the arguments
     if trace.outside.has(reference):
         trace.outside.read(REFERENT, reference, None, Content(target is not None), " (whether it lives)")
-        owner = target.__self__ if type(target) is MethodType else target
-        if owner is not None and not trace.outside.has(owner):
-            trace.outside.anchored.add(identity(owner))  # reads of the target do not keep it alive
+        parts = (target.__self__, target.__func__) if type(target) is MethodType else (target,)
+        for part in parts if target is not None else ():
+            if not trace.outside.has(part):
+                trace.outside.anchored.add(identity(part))  # reads of the target do not keep it alive
         trace.outside.find(target, reference, "()")
-        if trace.kinds[type(target)] == TENSOR and not issubclass(type(target), torch.nn.Parameter):
-            trace.running.refuse(
-                "weakref.ref", "looks at a tensor by a weak reference; keep the tensor itself"
-            )
+        if _lives_on(trace, target):
+            text = f"looks at a {type(target).__name__} by a weak reference; keep the object itself"
+            trace.running.refuse("weakref.ref", text)
     return target
+
+
+def _lives_on(trace: Trace, target: Any) -> bool:
+    """Whether what a recording keeps of an object keeps it alive, whose death it could not tell then."""
+    if trace.kinds[type(target)] == TENSOR:
+        return not issubclass(type(target), torch.nn.Parameter)
+    return is_instance(target, (type, CodeType, torch.Generator)) or mark(target) is not target
 
 
 def _of_instance(trace: Trace, name: str, value: Any, kind: type) -> None:

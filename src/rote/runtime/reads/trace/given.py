@@ -51,7 +51,7 @@ class Given:
         self.objects: dict[int, type] = {}
         self.rebuilt = False  # the callable has other leaves than the caller
         self.missing: list[str] = []  # attributes that the call read and its key does not have
-        self.shared: list[Any] = []  # objects that have their attributes in the dict of another one
+        self.shared: list[Any] = []  # dicts of the attributes of other objects, and objects that have these
         self.leaves: set[int] = set()  # arguments that are known by their identity
         # slots outside that the key looks at: what lies there, by kind, container and key
         self.slots: dict[tuple[str, int, Any], Any] = {}
@@ -75,6 +75,7 @@ class Given:
         self.names = call.branch_names()
         self.rebuilt = given is not call.given
         self._values = [*mine]
+        tables = set[int]()  # dicts with the attributes of objects
         for number, (value, original) in enumerate(zip(mine, theirs, strict=True)):
             if any([value is part for part in given]):
                 continue
@@ -82,9 +83,13 @@ class Given:
                 for which in {*map(identity, (value, original))}:
                     self._tuples[which] = None if which in self._tuples else number
                 continue
+            if identity(value) in tables:
+                self.shared.append(value)
             for part, whole in zip(parts_of(value), parts_of(original), strict=False):
                 if self.numbers.setdefault(identity(part), number) != self.numbers[identity(value)]:
                     self.shared.append(value)
+                if part is not value:
+                    tables.add(identity(part))
                 if whole is not part:
                     self.originals.setdefault(identity(whole), number)
                     self._values.append(whole)
