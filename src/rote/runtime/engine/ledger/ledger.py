@@ -212,7 +212,7 @@ class Ledger:
     def add_look(self, seconds: float) -> None:
         """A call was looked at, and then left to run plainly."""
         self._look_s = seconds
-        self._means.spend(seconds, free=self._is_free())
+        self._means.spend(seconds, free=self.is_free)
 
     def add_wrapper(self) -> None:
         """One more wrapper has its first call."""
@@ -431,11 +431,9 @@ class Ledger:
         return self._calls_that_earn(self._look_s)
 
     def _calls_that_earn(self, seconds: float) -> int:
-        if self._is_free() or not self._plain_s:
+        if self.is_free or not self._plain_s:
             return 0
-        free = self._is_free(waits=False)
-        calls = int(self._wait_s() / self._plain_s) if free else LONGEST_REST
-        return min(int(seconds / (self._share() * self._plain_s)), calls, LONGEST_REST)
+        return min(int(seconds / (self._share() * self._plain_s)), LONGEST_REST)
 
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
