@@ -509,15 +509,6 @@ def test_what_is_free_for_parts_is_one_sum() -> None:
     assert means.has_free and traced_in_a_row(parts[-1]) == FREE_PART_TRACES
 
 
-def test_a_part_that_records_and_never_replays_is_vain() -> None:
-    """As one whose values are new in each call."""
-    part, traced = Ledger(of=Ledger(), means=Means()), 0
-    while part.allows():
-        part.add_trace(TRACED_S, recorded=traced % 2 == 1)
-        traced += 1
-    assert part.is_vain and traced <= FREE_PART_TRACES + 2
-
-
 def test_nothing_is_free_for_parts_after_the_first_calls() -> None:
     means = Means()
     for _ in range(FREE_CALLS):

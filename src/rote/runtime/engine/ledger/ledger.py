@@ -464,8 +464,8 @@ class Ledger:
         return WAIT * self._trace_s * 2**further - self._plain_s * self._since if further >= 0 else 0.0
 
     def _of_all(self, traces: int) -> int:
-        """So many for one instance: a share of them for a part, and one more for each further instance."""
-        return traces * FREE_PART_TRACES // FREE_TRACES if self._is_part else traces + self._wrappers - 1
+        """So many for one instance, and one more for each further one."""
+        return traces + self._wrappers - 1
 
     def _share(self) -> float:
         return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)
