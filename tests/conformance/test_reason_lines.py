@@ -341,7 +341,7 @@ PROGRAMS = [
     (helper, "RT201", "net.hist (length) was "),
     (tensor_in_a_list, "RT201", "net.hist"),
     (item, "RT201", "net.table['k'] was "),
-    (a_set, "RT201", "SEEN was {0, 1"),
+    (a_set, "RT201", "SEEN was a set of 18"),
     (a_queue, "RT201", "net.waiting (length) was "),
     (iterator, "RT201", "net.count was count("),
     (generator, "RT201", ".steps was a generator at line "),

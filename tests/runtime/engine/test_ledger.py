@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,11 +12,15 @@ from hypothesis import strategies as st
 from tests.clock import ALLOWS_WORK, COSTS
 
 from rote.runtime.engine.ledger import (
+    AHEAD_AT_ONCE,
+    AT_ONCE,
+    COMPLETED_AT_ONCE,
     EARLY_CALLS,
     FIRST_WORK_S,
     FOR_WORK,
     FREE_AHEAD,
     FREE_CALLS,
+    FREE_IN_PARTS,
     FREE_KEYS,
     FREE_LESSONS,
     FREE_PART_TRACES,
@@ -29,6 +34,7 @@ from rote.runtime.engine.ledger import (
     MOST,
     REMEMBERED,
     SHARE,
+    WAIT,
     Ledger,
     Means,
     Misses,
@@ -71,9 +77,54 @@ def worn(**options: Any) -> Ledger:
     return ledger
 
 
-def test_the_first_ones_are_free_and_no_more():
+def test_half_of_what_is_free_is_traced_at_once_and_the_others_ever_more_seldom():
     ledger = Ledger()
-    assert [call(ledger) for _ in range(FREE_CALLS)] == [n < FREE_TRACES for n in range(FREE_CALLS)]
+    traced = [n for n in range(FREE_CALLS) if call(ledger)]
+    assert traced[:AT_ONCE] == [*range(AT_ONCE)] and len(traced) <= FREE_TRACES
+    between = [later - earlier - 1 for earlier, later in pairwise(traced)][AT_ONCE - 1 :]
+    waits_s = [WAIT * TRACED_S * 2**number for number in range(len(between))]
+    assert len(between) > 2
+    assert [calls * PLAIN_S for calls in between] == pytest.approx(waits_s, abs=2 * PLAIN_S)
+
+
+def test_what_never_settles_loses_little_more_than_what_is_traced_at_once():
+    """However long a traced call takes."""
+    for traced_s in (2 * PLAIN_S, 10 * PLAIN_S, 100 * PLAIN_S):
+        ledger, lost = Ledger(), 0.0
+        for calls in range(FREE_CALLS):
+            if ledger.allows():
+                ledger.add_trace(traced_s, recorded=False)
+                lost += traced_s - PLAIN_S
+            else:
+                ledger.add_plain(PLAIN_S)
+            further = math.log2(1 + calls * PLAIN_S / (WAIT * traced_s))
+            assert lost <= (AT_ONCE + 1 + further) * traced_s
+
+
+def test_replays_shorten_a_wait():
+    ledger = Ledger()
+    ledger.add_plain(PLAIN_S)
+    assert traced_in_a_row(ledger) == AT_ONCE
+    ledger.add_replays(round(WAIT * TRACED_S / PLAIN_S) + 1)
+    assert ledger.allows()
+
+
+def test_what_was_observed_is_recorded_though_other_calls_wait():
+    ledger = Ledger()
+    traced_in_a_row(ledger)
+    assert not ledger.allows() and ledger.allows(completes=True)
+    for _ in range(COMPLETED_AT_ONCE - AT_ONCE):
+        assert ledger.allows(completes=True)
+        ledger.add_trace(TRACED_S, recorded=False)
+    assert not ledger.allows(completes=True)
+
+
+def test_calls_are_looked_at_while_they_wait():
+    """Or one that comes again would not be found."""
+    ledger = Ledger()
+    ledger.add_plain(PLAIN_S)
+    traced_in_a_row(ledger)
+    assert not ledger.allows() and not ledger.rest() and ledger.is_free
 
 
 def test_one_that_never_settles_is_bounded_from_then_on():
@@ -97,7 +148,17 @@ def test_recordings_that_nothing_replays_are_in_vain():
     while ledger.allows():
         ledger.add_trace(TRACED_S, recorded=traced % 2 == 1)
         traced += 1
-    assert traced == FREE_TRACES + 2 * FREE_RECORDINGS
+    assert traced == AT_ONCE + 2 * FREE_RECORDINGS
+
+
+def test_a_replay_is_for_one_recording():
+    """Sizes of which one comes again now and then."""
+    ledger, traced = Ledger(), 0
+    while ledger.allows():
+        ledger.add_trace(TRACED_S, recorded=traced % 2 == 1)
+        traced += 1
+        ledger.add_replays(traced % 8 == 0)
+    assert traced <= AT_ONCE + 3 * FREE_RECORDINGS
 
 
 def test_calls_that_learn_something_are_not_in_vain():
@@ -105,7 +166,7 @@ def test_calls_that_learn_something_are_not_in_vain():
     while ledger.allows():
         ledger.add_trace(TRACED_S, recorded=False, learned=traced % 2 == 1)
         traced += 1
-    assert traced == FREE_TRACES + FREE_LESSONS
+    assert traced == AT_ONCE + 2 * FREE_LESSONS
     ledger = Ledger()
     for _ in range(FREE_CALLS - 1):
         ledger.add_trace(TRACED_S, recorded=False, learned=True)
@@ -118,7 +179,7 @@ def test_each_instance_adds_to_what_is_free():
     for _ in range(30):
         ledger.add_wrapper()
         assert call(ledger)
-    assert traced_in_a_row(ledger) == FREE_TRACES
+    assert traced_in_a_row(ledger) == AT_ONCE
     for _ in range(1000):
         ledger.add_wrapper()
     assert traced_in_a_row(ledger) == FREE_WRAPPERS - 31
@@ -294,6 +355,7 @@ def test_what_was_observed_is_recorded_when_it_comes_back_late():
     ledger = Ledger()
     for _ in range(FREE_KEYS):
         ledger.add_trace(TRACED_S, recorded=False)
+    assert FREE_KEYS <= AT_ONCE  # so none of them waits
     for _ in range(EARLY_CALLS - FREE_KEYS - 1):
         ledger.add_plain(PLAIN_S / 100)
     assert ledger.completes and ledger.allows(completes=True) and not ledger.allows()
@@ -307,7 +369,7 @@ def test_a_call_that_records_takes_back_what_its_observation_took():
         ledger.add_trace(TRACED_S, recorded=False)
         ledger.add_trace(TRACED_S, recorded=True)
         ledger.add_replays(1)
-    assert traced_in_a_row(ledger) == FREE_TRACES
+    assert traced_in_a_row(ledger) == AT_ONCE
 
 
 def ahead(ledger: Ledger, key: int, *, closed: bool = False) -> bool:
@@ -321,9 +383,19 @@ def ahead(ledger: Ledger, key: int, *, closed: bool = False) -> bool:
 
 def test_lengths_that_do_not_come_again_are_free_at_first_and_no_more():
     ledger = Ledger()
-    assert sum([ahead(ledger, number) for number in range(FREE_CALLS)]) == FREE_AHEAD
+    recorded = [number for number in range(FREE_CALLS) if ahead(ledger, number)]
+    assert recorded[:AHEAD_AT_ONCE] == [*range(AHEAD_AT_ONCE)]
+    assert AHEAD_AT_ONCE < len(recorded) <= FREE_AHEAD
     recorded = sum([ahead(ledger, number % 200) for number in range(200, 600)])
     assert recorded * SURPLUS_S <= SHARE * 600 * PLAIN_S  # it was paid for
+
+
+def test_nothing_but_lengths_waits_for_lengths():
+    ledger = Ledger()
+    for number in range(AT_ONCE):
+        assert ahead(ledger, number)
+    ledger.add_plain(PLAIN_S)
+    assert traced_in_a_row(ledger) == AT_ONCE
 
 
 def test_a_length_that_is_replayed_makes_room_for_another():
@@ -355,7 +427,7 @@ def test_replayed_calls_leave_what_is_free():
     ledger.add_trace(TRACED_S, recorded=False)
     ledger.add_trace(TRACED_S, recorded=True)
     ledger.add_replays(10 * FREE_CALLS)
-    assert traced_in_a_row(ledger) == FREE_TRACES
+    assert traced_in_a_row(ledger) == AT_ONCE
 
 
 def test_a_rest_lasts_until_the_next_traced_call_is_paid_for():
@@ -429,10 +501,11 @@ def test_what_is_free_for_parts_is_one_sum() -> None:
     whole, means = Ledger(), Means()
     parts = [Ledger(of=whole, means=means) for _ in range(FREE_TRACES)]
     counts = [traced_in_a_row(part) for part in parts]
-    assert counts[: FREE_TRACES // FREE_PART_TRACES] == [FREE_PART_TRACES] * (FREE_TRACES // FREE_PART_TRACES)
-    assert not any(counts[FREE_TRACES // FREE_PART_TRACES :])
+    tried = FREE_IN_PARTS // FREE_PART_TRACES
+    assert counts == [FREE_PART_TRACES] * tried + [0] * (FREE_TRACES - tried)
     for _ in range(FREE_PART_TRACES):
         parts[0].add_trace(TRACED_S, recorded=True)
+        parts[0].add_replays(1)
     assert means.has_free and traced_in_a_row(parts[-1]) == FREE_PART_TRACES
 
 

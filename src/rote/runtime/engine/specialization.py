@@ -476,8 +476,9 @@ class Specialization:
             answer = replace(answer, reasons=self._still_learning(recording, plan, site))
         again = tree.seen > seen and len(tree.walk()) == nodes
         learned = again or self.changing.news > known
+        wholly = answer.how == RECORDED and answer.in_vain is None  # no value came that leads nowhere yet
         self._ledger.add_trace(
-            perf_counter() - began, recorded=answer.how == RECORDED, learned=learned, ahead=plan.at_length,
+            perf_counter() - began, recorded=wholly, learned=learned, ahead=plan.at_length,
             closed=self._other_lengths.is_closed,
         )  # fmt: skip
         if plan.at_length:

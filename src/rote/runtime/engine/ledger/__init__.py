@@ -1,6 +1,9 @@
 """What tracing may cost: one ledger for each callable, in seconds."""
 
 from .ledger import (
+    AHEAD_AT_ONCE,
+    AT_ONCE,
+    COMPLETED_AT_ONCE,
     EARLY_CALLS,
     FIRST_WORK_S,
     FOR_WORK,
@@ -18,7 +21,8 @@ from .ledger import (
     REINVESTED,
     REMEMBERED,
     SHARE,
+    WAIT,
     Ledger,
 )
-from .means import FREE_CALLS, FREE_TRACES, Means
+from .means import FREE_CALLS, FREE_IN_PARTS, FREE_TRACES, Means
 from .misses import FREE_MISSES, Misses

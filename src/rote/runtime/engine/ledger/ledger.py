@@ -7,20 +7,29 @@ runs plainly, and is looked at again as often as the bound allows.
 
 **What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
 ``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
-the observation it completes, unless ``FREE_RECORDINGS`` were made since a replay: where sizes are new in each
-call, each second one records a way that no further call goes. Nor is a call in vain that finds a number to
-change, or does what an earlier one has done, as long as there are no more than ``FREE_LESSONS`` since a
-replay: a step that does something else in each fourth call takes that many until each way is known.
+the observation it completes, unless ``FREE_RECORDINGS`` were made since a replay, or it met a value that no
+call had: where sizes are new in each call, each second one records a way that no further call goes. So does a
+call that finds a number to change, or does what an earlier one has done, up to ``FREE_LESSONS`` of them: a
+step that does something else in each fourth call takes that many until each way is known. A replay makes up
+for one recording and one lesson, and not for all: of a detector's calls one in ten happens to find as many
+boxes as another one.
 
-Until as many as ``EARLY_CALLS`` it stays free to record what was observed: a stream of many shapes comes back
-to the first one late. Each further instance of a method adds as many calls, one trace in vain and one
-recording, up to ``FREE_WRAPPERS`` instances: a network of thirty graphed layers makes thirty calls before the
-first one comes again.
+**Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. So what is free
+beyond them waits: until plain calls, or replays in their place, have taken ``WAIT`` of the time of a traced
+call, then twice as long, and so on. A program that never settles has lost some ten traced calls after its
+first fifty, and not sixteen or, with those that were taken back, forty. Calls that complete an observation
+wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
+
+Until as many as ``EARLY_CALLS`` it stays free to record what was observed, where no more than ``AT_ONCE``
+were in vain: a stream of many shapes comes back to the first one late. Each further instance of a method adds
+as many calls, one trace in vain and one recording, up to ``FREE_WRAPPERS`` instances: a network of thirty
+graphed layers makes thirty calls before the first one comes again.
 
 **Lengths.** A call at another length is recorded ahead (:mod:`..other_lengths`), and counts as one in vain
 until it is replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to
-each of them once before it comes to one again. After that they are free where no new length comes any more,
-and as many wait for a replay as are free, and as have been replayed.
+each of them once before it comes to one again; from ``AHEAD_AT_ONCE`` on they wait, but no other call does so
+for them. After that they are free where no new length comes any more, and as many wait for a replay as are
+free, and as have been replayed.
 
 **What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
 then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
@@ -60,7 +69,9 @@ paths are asked all the same, and what one would answer but leaves to be measure
 (:mod:`rote.api.parts`), each with a ledger of its own. The time of a callable is also that of its parts, so
 it leaves them half of its share, and the sum stays what it was. What all parts of a callable have earned is
 one sum (:class:`Means`): what a part has saved pays for the one that takes its place. So is what is free,
-in the first calls with parts, of which one part gets ``FREE_PART_TRACES``.
+in the first calls with parts: ``FREE_IN_PARTS``, of which one part gets ``FREE_PART_TRACES``. That is less
+than the callable around had, which has cost as much already, and nothing of it waits: a part that comes to
+nothing is to make room soon.
 
 With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
 there, or not what was asked for. Processes of one group may decide differently; what they have to launch
@@ -82,14 +93,26 @@ from .means import FREE_CALLS, FREE_TRACES, Means
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""
 
-FREE_RECORDINGS = FREE_TRACES // 2
-"""How many recordings without a replay are not in vain."""
+AT_ONCE = FREE_TRACES // 2
+"""How many of these do not wait."""
 
-FREE_LESSONS = 12
-"""How many calls that have only learned something are not in vain, without a replay."""
+COMPLETED_AT_ONCE = FREE_TRACES * 3 // 4
+"""After how many calls do not wait that complete what was observed."""
+
+WAIT = 0.25
+"""How long the next one waits, in traced calls; each further one waits twice as long."""
+
+FREE_RECORDINGS = FREE_TRACES // 4
+"""How many recordings without a replay take back what their observation took."""
+
+FREE_LESSONS = FREE_TRACES // 2
+"""The same for calls that have only learned something, without a recording or a replay."""
 
 FREE_AHEAD = 2 * FREE_TRACES
 """How many may be those of calls that are recorded ahead, with all others."""
+
+AHEAD_AT_ONCE = FREE_AHEAD * 3 // 4
+"""How many of these do not wait."""
 
 FREE_WRAPPERS = 64
 """Wrappers that share a ledger, and add to what is free."""
@@ -162,8 +185,9 @@ class Ledger:
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
-        self._searches = self._used = 0
-        self._unused = self._lessons = 0  # recordings, and calls that learned something, since a replay
+        self._searches = self._used = self._ahead = 0
+        self._since = 0  # the last traced call
+        self._unused = self._lessons = 0  # recordings, and calls that learned something, less the replays
         self._compared = False
         self._met: OrderedDict[int, None] = OrderedDict()
 
@@ -171,20 +195,24 @@ class Ledger:
 
     def add_plain(self, seconds: float) -> None:
         """A call ran plainly."""
-        self._calls += 1
+        self._add_calls(1)
         self._plain_s = seconds if not self._plain_s else (self._plain_s + seconds) / 2
         self._earn(self._share() * seconds)
         self._earn_by_replays()
 
     def add_rest(self, calls: int) -> None:
         """Calls ran plainly, untimed."""
-        self._calls += calls
+        self._add_calls(calls)
         self._earn(self._share() * self._plain_s * calls)
+
+    def _add_calls(self, count: int) -> None:
+        self._calls += count
+        self._since += count
 
     def add_look(self, seconds: float) -> None:
         """A call was looked at, and then left to run plainly."""
         self._look_s = seconds
-        self._means.spend(seconds, free=self._is_free())
+        self._means.spend(seconds, free=self.is_free)
 
     def add_wrapper(self) -> None:
         """One more wrapper has its first call."""
@@ -209,21 +237,24 @@ class Ledger:
         """
         free = self._is_free_ahead(closed=closed) if ahead else self._is_free(completes=recorded)
         surplus = max(seconds - self._plain_s, 0.0)
-        self._price = 0.0
+        self._price, self._since = 0.0, 0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
-        if recorded and not ahead and self._unused < FREE_RECORDINGS + self._wrappers - 1:
-            self._add_vain(-1)
-        elif recorded or not learned or self._lessons >= FREE_LESSONS:
-            self._add_vain(1)
+        if recorded:
+            comes_again = not ahead and self._unused < self._of_all(FREE_RECORDINGS)
+        else:
+            comes_again = learned and self._lessons < self._of_all(FREE_LESSONS)
+        self._add_vain(-1 if comes_again else 1)
+        self._ahead += recorded and ahead
         self._unused += recorded
-        self._lessons += learned
+        self._lessons = max(self._lessons - 1, 0) if recorded else self._lessons + learned
         self._means.spend(surplus, free=free)
 
     def add_use(self) -> None:
         """What was recorded ahead has been replayed."""
         self._used += 1
+        self._ahead -= 1
         self._add_vain(-1)
 
     def _add_vain(self, traces: int) -> None:
@@ -245,11 +276,10 @@ class Ledger:
 
     def add_replays(self, count: int) -> None:
         """Calls were replayed."""
-        self._calls += count
+        self._add_calls(count)
         self._replayed += count
         self._unpriced += count
-        if count:
-            self._unused = self._lessons = 0
+        self._unused, self._lessons = max(self._unused - count, 0), max(self._lessons - count, 0)
         self._earn_by_replays()
 
     def time_replay(self, seconds: float) -> None:
@@ -327,7 +357,7 @@ class Ledger:
             closed: They are few lengths that come again.
         """
         few = self._is_part or not self.bounded or self._in_vain < FREE_KEYS + self._wrappers - 1
-        if (few and self._is_free()) or (ahead and self._is_free(most=FREE_AHEAD)):
+        if (few and self._is_free()) or (ahead and self._is_free(ahead=True)):
             return True
         if key not in self._met:
             self._met[key] = None
@@ -365,8 +395,8 @@ class Ledger:
 
     @property
     def is_free(self) -> bool:
-        """Whether tracing costs nothing yet."""
-        return self._is_free()
+        """Whether tracing costs nothing yet, at once or in a while."""
+        return self._is_free(waits=False)
 
     @property
     def completes(self) -> bool:
@@ -401,7 +431,7 @@ class Ledger:
         return self._calls_that_earn(self._look_s)
 
     def _calls_that_earn(self, seconds: float) -> int:
-        if self._is_free() or not self._plain_s:
+        if self.is_free or not self._plain_s:
             return 0
         return min(int(seconds / (self._share() * self._plain_s)), LONGEST_REST)
 
@@ -409,16 +439,33 @@ class Ledger:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
     def _is_free_ahead(self, *, closed: bool) -> bool:
-        return self._is_free(most=FREE_AHEAD) or (closed and self._is_free(completes=True, used=self._used))
+        return self._is_free(ahead=True) or (closed and self._is_free_late(FREE_TRACES + self._used))
 
-    def _is_free(self, *, completes: bool = False, most: int = FREE_TRACES, used: int = 0) -> bool:
+    def _is_free(self, *, completes: bool = False, ahead: bool = False, waits: bool = True) -> bool:
         if not self.bounded:
             return True
         if self._is_part:
             return self._means.has_free and self._in_vain < FREE_PART_TRACES
-        calls = max(FREE_CALLS * self._wrappers, EARLY_CALLS if completes else 0)
-        traces = most + used + self._wrappers - 1
-        return self._calls - self._replayed < calls and self._in_vain < traces
+        if self._calls - self._replayed >= FREE_CALLS * self._wrappers:
+            return completes and self._is_free_late(AT_ONCE + 1)
+        if self._in_vain >= self._of_all(FREE_AHEAD if ahead else FREE_TRACES):
+            return False
+        return not waits or self._wait_s(completes=completes, ahead=ahead) <= 0.0
+
+    def _is_free_late(self, most: int) -> bool:
+        """Whether it is free to record what is known, with less than so many traces in vain."""
+        early = self._calls - self._replayed < max(FREE_CALLS * self._wrappers, EARLY_CALLS)
+        return early and not self._is_part and self._in_vain < self._of_all(most)
+
+    def _wait_s(self, *, completes: bool = False, ahead: bool = False) -> float:
+        """How long plain calls still have to take before the next trace is free; none if that is over."""
+        at_once = AHEAD_AT_ONCE if ahead else COMPLETED_AT_ONCE if completes else AT_ONCE
+        further = self._in_vain - (0 if ahead else self._ahead) - self._of_all(at_once)
+        return WAIT * self._trace_s * 2**further - self._plain_s * self._since if further >= 0 else 0.0
+
+    def _of_all(self, traces: int) -> int:
+        """So many for one instance, and one more for each further one."""
+        return traces + self._wrappers - 1
 
     def _share(self) -> float:
         return self._taken * (SHARE if self._calls < EARLY_CALLS else LATE_SHARE)

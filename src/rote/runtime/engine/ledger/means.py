@@ -5,6 +5,8 @@ from __future__ import annotations
 FREE_CALLS = 50
 FREE_TRACES = 16
 """Traced calls that record nothing, while they are free."""
+FREE_IN_PARTS = FREE_TRACES // 2
+"""The same in all parts of a callable, which comes to them once its own have recorded nothing."""
 
 
 class Means:
@@ -41,4 +43,4 @@ class Means:
     @property
     def has_free(self) -> bool:
         """Whether a trace of a part is free."""
-        return self._calls < FREE_CALLS and self._in_vain < FREE_TRACES
+        return self._calls < FREE_CALLS and self._in_vain < FREE_IN_PARTS
