@@ -139,6 +139,14 @@ PROGRAMS = {
 }  # fmt: skip
 
 
+def programs_on(kind: str) -> list[str]:
+    """Those that have faults on a type of device.
+
+    On a GPU a call starts again where a capture is refused, and finds FSDP in the middle of a step.
+    """
+    return [name for name in PROGRAMS if kind == "cpu" or name != "fully sharded"]
+
+
 class Injectors(NamedTuple):
     """What is refused when it is captured, and has no memory for itself."""
 
@@ -250,7 +258,7 @@ def main(rank: int, file: str, ranks: int, steps: int, kind: str, captured: str 
         timeout=LIMIT,
     )  # fmt: skip
     injectors = Injectors.made(kind)
-    for name in PROGRAMS:
+    for name in programs_on(kind):
         told = play(name, rank, steps, device, injectors, captured=bool(captured))
         print(json.dumps(told), flush=True)
     dist.destroy_process_group()
