@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import linecache
 import threading
+from argparse import Namespace
+from collections import deque
 
 import pytest
 import torch
@@ -225,6 +227,146 @@ def test_a_segment_that_is_refused_names_operation_and_line(device, monkeypatch,
         "the last operation captured was aten::add.Tensor"
     )
     assert str(found.where) == where(fn, "y.exp() + 1") and found.source == "return y.exp() + 1"
+
+
+class Busy:
+    """State that is another one in the middle of a call, and as it was behind it."""
+
+    __slots__ = ("__dict__", "slot")
+    shared = 0
+
+    def __init__(self):
+        self.slot, self.attribute, self.gone = 0, 0, 0
+        self.table, self.row, self.group = {"a": 1}, [1, 2, 3], {1}
+        self.queue, self.nested = deque([1, 2]), Namespace(depth=0)
+
+    def seen(self):
+        """All of it, in its order."""
+        return (
+            self.slot, dict(vars(self)), [*self.table.items()], [*self.row], {*self.group}, [*self.queue],
+            vars(self.nested).copy(), Busy.shared,
+        )  # fmt: skip
+
+
+def an_attribute(busy):
+    busy.attribute += 1
+    yield
+    busy.attribute -= 1
+
+
+def an_attribute_that_is_new(busy):
+    busy.new = 1
+    yield
+    del busy.new
+
+
+def an_attribute_that_is_gone(busy):
+    was = busy.gone
+    del busy.gone
+    yield
+    busy.gone = was
+
+
+def a_slot(busy):
+    busy.slot = 5
+    yield
+    busy.slot = 0
+
+
+def an_attribute_of_a_class(busy):
+    Busy.shared = 5
+    yield
+    Busy.shared = 0
+
+
+def an_object_in_it(busy):
+    busy.nested.depth += 1
+    yield
+    busy.nested.depth -= 1
+
+
+def a_key(busy):
+    busy.table["a"], busy.table["b"] = 2, 3
+    yield
+    busy.table["a"] = 1
+    del busy.table["b"]
+
+
+def all_keys(busy):
+    was = dict(busy.table)
+    busy.table.clear()
+    yield
+    busy.table.update(was)
+
+
+def the_last_member(busy):
+    last = busy.row.pop()
+    yield
+    busy.row.append(last)
+
+
+def a_member_more(busy):
+    busy.row.append(7)
+    yield
+    busy.row.pop()
+
+
+def the_order(busy):
+    busy.row.reverse()
+    yield
+    busy.row.reverse()
+
+
+def a_member_of_a_set(busy):
+    busy.group.add(9)
+    yield
+    busy.group.discard(9)
+
+
+def both_ends_of_a_queue(busy):
+    busy.queue.appendleft(busy.queue.pop())
+    yield
+    busy.queue.append(busy.queue.popleft())
+
+
+WHILE = [
+    an_attribute, an_attribute_that_is_new, an_attribute_that_is_gone, a_slot, an_attribute_of_a_class,
+    an_object_in_it, a_key, all_keys, the_last_member, a_member_more, the_order, a_member_of_a_set,
+    both_ends_of_a_queue,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("change", WHILE)
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_call_that_is_attempted_once_more_finds_what_it_had_found(device, monkeypatch, change, times):
+    """A segment is refused while the state of the callable is another one for a while."""
+    session = HostSession if device.type == "cpu" else CudaSession
+    really_end, left, busy = session.end, [times], Busy()
+    before = busy.seen()
+
+    def end(self):
+        if not left[0]:
+            return really_end(self)
+        left[0] -= 1
+        self.abort()
+        raise CaptureError("the segment was refused")
+
+    def fn(x):
+        y = x * 3 if busy.seen() != before else x * 2
+        steps = change(busy)
+        next(steps)
+        z = y + 1
+        z = z - 1 if z.sum().item() > 1e9 else z * 2
+        next(steps, None)
+        return z
+
+    monkeypatch.setattr(session, "end", end)
+    g = rote.graph(fn)
+    for call in range(WARM + 6):
+        x = torch.full((3,), call + 0.5, device=device)
+        assert torch.equal(g(x), (x * 2 + 1) * 2)
+        assert busy.seen() == before
+    assert left[0] < times
 
 
 @pytest.mark.cuda

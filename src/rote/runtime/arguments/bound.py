@@ -259,10 +259,11 @@ class SlotsBefore:
             if not isinstance(target, Tag):
                 given = isinstance(target, GivenTarget)
                 container = target.lies_in(branches) if given else target.container
-                self._hold(target.kind, container, target.key)
+                self.hold(target.kind, container, target.key)
 
-    def _hold(self, kind: str, container: Any, key: Any) -> None:
-        if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque)):
+    def hold(self, kind: str, container: Any, key: Any) -> None:
+        """Keep what lies in one more slot."""
+        if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque, set)):
             names = keys(container) if isinstance(container, dict) else None
             self._held.append((CONTENTS, container, names, values(container)))
             return
@@ -273,7 +274,7 @@ class SlotsBefore:
 
     def put_back(self) -> None:
         """Nothing is bound yet."""
-        for kind, container, key, value in self._held:
+        for kind, container, key, value in reversed(self._held):
             if kind == DELETED:
                 remove(container, key)
             else:

@@ -519,6 +519,7 @@ class Specialization:
         held = recording is not None and known and not recording.ignores
         watch = recording.guard.watch() if recording is not None else GradientWatch()
         random = HostRandom.read()
+        noted = recording.known if held and recording is not None else None
         plan = replace(
             plan,
             min_segment=self.limits.min_segment,
@@ -529,7 +530,7 @@ class Specialization:
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
-            known=recording.known if held and recording is not None else None,
+            known=noted if noted is not None and not noted.writes else None,
             threads=self._order.as_plainly and plan.backend.device.type != "cpu",
             hooks_saving=lambda: self.executed.hooks,
         )
@@ -565,7 +566,7 @@ class Specialization:
             with self.executed, unwaited(plan.backend):
                 return [(self._run_traced(traced, recording, plan), plan.known)]
         trace = self.executed.followed = self.subject.follow(
-            call, plan.meet, traced.aside, plan.numbers, traced
+            call, plan.meet, traced.aside, plan.numbers, traced, keeps=plan.capture is not None
         )
         try:
             with self.executed, unwaited(plan.backend):

@@ -108,6 +108,8 @@ class Subject:
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
         resizing: Resizing = NO_RESIZING,
+        *,
+        keeps: bool = False,
     ) -> Trace:
         """Note what the callable reads and writes outside of itself.
 
@@ -115,12 +117,14 @@ class Subject:
             meet: Told of tensors that are found outside.
             aside: Runs what is no part of the call.
             resizing: Knows the storages of the call.
+            keeps: The call may be attempted once more.
         """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
         roots += [(name, each) for name, each in call.met_by_value() if not isinstance(each, torch.Tensor)]
-        return WATCH.begin(self.function, roots, self.executed.apart(), meet, aside, numbers, resizing)
+        apart = self.executed.apart()
+        return WATCH.begin(self.function, roots, apart, meet, aside, numbers, resizing, keeps=keeps)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

@@ -81,11 +81,12 @@ def values(container: Any) -> tuple[Any, ...]:
 
 
 def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
-    """Replace all members of a container; ``keys`` is None for a list."""
+    """Replace all members of a container; ``keys`` is None for a list and a set."""
     builtin = _builtin(type(container))
     builtin.clear(container)
     if keys is None:
-        builtin.extend(container, values)
+        add = builtin.update if builtin is set else builtin.extend
+        add(container, values)
     for key, value in zip(keys or (), values, strict=False):
         builtin.__setitem__(container, key, value)
 

@@ -57,14 +57,17 @@ class Watch:
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
         resizing: Resizing = NO_RESIZING,
+        *,
+        keeps: bool = False,
     ) -> Trace:
         """A call begins on this thread.
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
         that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
-        ``resizing`` knows the storages of the call.
+        ``resizing`` knows the storages of the call. It ``keeps`` what it writes over where the call may be
+        attempted once more.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, resizing)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, resizing, keeps=keeps)
         for name, value in roots:
             trace.outside.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

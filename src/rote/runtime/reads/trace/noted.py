@@ -74,3 +74,4 @@ class Noted:
     tells_tensors: bool = False  # it asked whether an argument is another tensor
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles
     gathers: bool = False  # it gives memory to storages from outside, or runs forwards of FSDP's
+    writes: bool = False  # it writes slots outside, perhaps only for a while

@@ -81,6 +81,8 @@ class Trace:
         aside: Aside,
         numbers: TrackedNumbers | None = None,
         resizing: Resizing = NO_RESIZING,
+        *,
+        keeps: bool = False,
     ) -> None:
         self.numbers = numbers
         self.kinds = table()
@@ -91,7 +93,7 @@ class Trace:
         self.outside = Outside(self.kinds, Slots(), self.running, self.followed, meet)
         self.classes = Classes(self.outside, self.seen)
         self.callables = Callables(self.outside)
-        self.writes = OutsideWrites(self.outside, self.classes, self.callables)
+        self.writes = OutsideWrites(self.outside, self.classes, self.callables, keeps=keeps)
         self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
@@ -119,6 +121,7 @@ class Trace:
     def take(self, call: Call, given: GivenParts, stood: Mapping[int, torch.Tensor]) -> None:
         """The callable is about to be called with these arguments, perhaps once more."""
         outside = self.outside
+        self.writes.put_back()
         names = call.names() if stood else []
         outside.arguments.update({identity(each): names[index] for index, each in stood.items()})
         outside.tensors.update(outside.arguments)
@@ -383,8 +386,9 @@ class Trace:
             tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
             frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
+            bool(slots.written or slots.changed or slots.growing or slots.reordered),
         )  # fmt: skip
-        for each in (outside, slots, self.classes):
+        for each in (outside, slots, self.classes, self.writes):
             each.let_go()
         for held in (self._scripts, self._arrays, self.followed.drawn):
             held.clear()

@@ -12,14 +12,15 @@ from collections.abc import Iterable, Set
 from types import FrameType
 from typing import Any
 
-from ....base import identity, is_own
+from ....base import identity, is_instance, is_own
+from ...arguments import CONTENTS, SlotsBefore
 from ...objects import members, said_module
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
 from .kinds import is_compilers
 from .outside import Outside
-from .written import Growing, Reordered, WrittenSlot
+from .written import Growing, Reordered, WrittenSlot, target_of
 
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
@@ -32,7 +33,9 @@ class OutsideWrites:
         told: Functions whose reads one note has told, with what they were given.
     """
 
-    def __init__(self, outside: Outside, classes: Classes, callables: Callables) -> None:
+    def __init__(self, outside: Outside, classes: Classes, callables: Callables, *, keeps: bool) -> None:
+        # If the call may be attempted once more: what lay where it has written, also if only for a while.
+        self._before = SlotsBefore(()) if keeps else None
         self.told: set[tuple[Any, ...]] = set()
         self._members: dict[tuple[str, ...], set[int]] = {}
         self._told_of: set[int] = set()
@@ -66,6 +69,8 @@ class OutsideWrites:
         was = read.value if read is not None else outside.form(slot.now())
         if was is MISSING and kind == ITEM:
             slots.extended.add(identity(container))
+        target = target_of(kind, container, key, owner, "")
+        self._keep(container, target.kind, target.container, target.key)
         slots.written[address] = slot._replace(was=was)
         outside.hold(container)
 
@@ -84,6 +89,7 @@ class OutsideWrites:
         self._forget_told(container)
         where, slots = identity(container), self._slots
         if where not in slots.changed:
+            self._keep(container, CONTENTS, container, None)
             growing = slots.growing.get(where)
             was = slots.take_written(container) if growing is None else growing.written.was
             slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
@@ -95,10 +101,26 @@ class OutsideWrites:
         if not written:
             return
         if where not in slots.reordered:
+            self._keep(table, CONTENTS, table, None)
             was = tuple([name for name, _ in slots.contents_before(table)])
             slot = WrittenSlot("", table, None, was, identity(owner), self._running.site())
             slots.reordered[where] = Reordered(slot)
         slots.reordered[where].deleted.add(name)
+
+    def _keep(self, written: Any, kind: str, container: Any, key: Any) -> None:
+        if self._before is None or self._outside.given.branch(written) is not None:
+            return
+        if kind != CONTENTS or is_instance(container, (list, dict, deque, set)):
+            self._before.hold(kind, container, key)
+
+    def put_back(self) -> None:
+        """The call is attempted once more: everything outside is as it was before it."""
+        if self._before is not None:
+            self._before.put_back()
+
+    def let_go(self) -> None:
+        """The call is over: nothing is held any more."""
+        self._before = None
 
     def append(self, container: Any, count: int) -> bool:
         """Members are about to be added to a list or a deque; whether a replay can add its own."""
