@@ -85,8 +85,8 @@ def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
     builtin = _builtin(type(container))
     builtin.clear(container)
     if keys is None:
-        add = builtin.update if builtin is set else builtin.extend
-        add(container, values)
+        add = "update" if isinstance(container, set) else "extend"
+        getattr(builtin, add)(container, values)
     for key, value in zip(keys or (), values, strict=False):
         builtin.__setitem__(container, key, value)
 
