@@ -184,7 +184,7 @@ def several_times(s: Any, x: torch.Tensor) -> Any:
     return found
 
 
-ASKED = [captured, by_attribute, decided_between, several_times]
+ASKED = [by_attribute, decided_between, several_times]
 
 
 def stays(s: Any, x: torch.Tensor) -> Any:
@@ -244,6 +244,7 @@ def unasked(s: Any, x: torch.Tensor) -> Any:
 
 
 NOT_ASKED = [
+    captured,  # it asks for a gradient that the caller may have left
     stays,
     with_a_history,
     with_a_history_of_its_own,
