@@ -18,9 +18,9 @@ def noted(monkeypatch):
     """Lists the calls of which something is noted."""
     begun, begin = [], WATCH.begin
 
-    def counted(function, *args):
+    def counted(function, *args, **named):
         begun.append(function)
-        return begin(function, *args)
+        return begin(function, *args, **named)
 
     monkeypatch.setattr(WATCH, "begin", counted)
     return begun
