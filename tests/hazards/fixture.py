@@ -133,7 +133,7 @@ def steady(text: str) -> str:
     """A text without addresses, sizes and folders, and without which of many values a trace came to."""
     text = re.sub(r"0x[0-9a-f]+", "0x...", text)
     text = re.sub(
-        r"gave [\d.]+, which was not seen before \(before: .*?\)", "gave ..., not seen before", text
+        r"gave [\d.]+((, which was not seen before)? )\(before: .*?\)", r"gave ...\1(before: ...)", text
     )
     text = re.sub(r"(args\[1\]) was \d+ and is \d+", r"\1 was ... and is ...", text)
     text = re.sub(r"\d[\d.]* (bytes|B|KiB|MiB|GiB)\b", r"... \1", text)
