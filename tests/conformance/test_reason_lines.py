@@ -9,7 +9,6 @@ import inspect
 import itertools
 import logging
 import os
-import random
 import syslog
 import time
 import types
@@ -269,13 +268,6 @@ def cache(net):
     return fn
 
 
-def drawn(net):
-    def draw():
-        return random.uniform(0, 1)  # here
-
-    return lambda x: x * draw() if x.sum() > 0 else x  # what is drawn behind a read is not followed
-
-
 def drawn_by_numpy(net):
     def fn(x):
         y = x + 1
@@ -356,7 +348,6 @@ PROGRAMS = [
     (array, "RT201", ".held was an array float64[3] and is not what it was"),
     (replaced_tensor, "RT201", "kind.last was a tensor at "),
     (cache, "RT201", ".numbers was "),
-    (drawn, "RT204", "the call drew from Python's random module"),
     (drawn_by_numpy, "RT204", "the call drew from numpy.random"),
     (seeded, "RT208", "the call sets PyTorch's random state"),
     (mode, "RT210", "default dtype was "),
