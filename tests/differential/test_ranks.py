@@ -72,27 +72,16 @@ def test_each_rank_replays_or_says_why(ranks, name):
 
 @pytest.mark.multi_gpu
 @pytest.mark.parametrize("name", ON_GPUS)
-def test_each_rank_is_right_on_gpus(ranks_on_gpus, name):
-    check_right(ranks_on_gpus, name)
+@pytest.mark.parametrize("way", ["ranks_on_gpus", "ranks_that_capture"])
+def test_each_rank_is_right_on_gpus(request, way, name):
+    check_right(request.getfixturevalue(way), name)
 
 
 @pytest.mark.multi_gpu
 @pytest.mark.parametrize("name", ON_GPUS)
-def test_each_rank_replays_or_says_why_on_gpus(ranks_on_gpus, name):
+@pytest.mark.parametrize("way", ["ranks_on_gpus", "ranks_that_capture"])
+def test_each_rank_replays_or_says_why_on_gpus(request, way, name):
     program = PROGRAMS[name]
     code = program.code if program.nccl is None else program.nccl
-    check_replayed(ranks_on_gpus, code, program.least, name)
-
-
-@pytest.mark.multi_gpu
-@pytest.mark.parametrize("name", ON_GPUS)
-def test_each_rank_is_right_with_its_collectives_in_graphs(ranks_that_capture, name):
-    check_right(ranks_that_capture, name)
-
-
-@pytest.mark.multi_gpu
-@pytest.mark.parametrize("name", ON_GPUS)
-def test_each_rank_replays_or_says_why_with_its_collectives_in_graphs(ranks_that_capture, name):
-    program = PROGRAMS[name]
-    code = program.code if program.nccl is None else program.nccl
-    check_replayed(ranks_that_capture, code, program.least, name, tiers=False)
+    found = request.getfixturevalue(way)
+    check_replayed(found, code, program.least, name, tiers=way == "ranks_on_gpus")
