@@ -336,7 +336,27 @@ def test_an_event_that_outlives_the_call():
 
 
 def test_a_stream_whose_methods_are_in_c():
-    """What it makes current is not the stream of the recording: nothing is captured there."""
+    """It becomes current, and what is put there is captured all the same."""
+    own = torch.Stream("cuda")
+
+    def fn(x):
+        with own:
+            half = slow(x)
+        return x + half
+
+    g = rote.graph(fn)
+    for n in range(WARM + 6):
+        x = torch.full((64, 64), (n + 1) / 1e4, device="cuda")
+        torch.cuda.synchronize()
+        out = g(x)
+        torch.cuda.synchronize()
+        assert torch.equal(out, x + slow(x))
+    assert g.report().replayed >= 4, g.explain()
+    del out
+    g.reset()
+
+
+def test_streams_that_are_ordered_in_c():
     own = torch.Stream("cuda")
 
     def fn(x):
@@ -350,6 +370,39 @@ def test_a_stream_whose_methods_are_in_c():
     for n in range(WARM + 6):
         x = torch.full((64, 64), (n + 1) / 1e4, device="cuda")
         assert torch.equal(g(x), x + slow(x))
+    report = g.report()
+    assert report.replayed == 0 and "orders streams in C" in g.explain()
+
+
+def test_gradients_that_add_up_on_another_stream():
+    """A node of autograd lives as long as a graph has it, and runs on the stream on which it was made."""
+
+    def build():
+        weight = (torch.arange(256 * 256, device="cuda").reshape(256, 256) / 1e5).requires_grad_()
+        weight.register_hook(lambda gradient: gradient * 2)  # so nothing stands for it in a recording
+        held = (weight * 1).sum()
+        optimizer = torch.optim.SGD([weight], lr=0.1, foreach=False)
+
+        def step(x):
+            optimizer.zero_grad(set_to_none=False)
+            loss = slow(x @ weight).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        return weight, held, step
+
+    (plain, _held, step), (graphed, _also, again) = build(), build()
+    g, own = rote.graph(again), torch.cuda.Stream()
+    for n in range(WARM + 8):
+        x = torch.full((256, 256), (n + 1) / 1e4, device="cuda")
+        own.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(own):
+            expected, out = step(x), g(x)
+            assert torch.equal(out, expected)
+        torch.cuda.current_stream().wait_stream(own)
+        assert torch.equal(plain, graphed) and torch.equal(plain.grad, graphed.grad)
+    assert g.report().replayed >= 6, g.explain()
     g.reset()
 
 

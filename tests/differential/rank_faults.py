@@ -244,7 +244,7 @@ def play(
         if not all([torch.equal(one, two) for one, two in pairs]):
             wrong.append(number)
     told = {"name": name, "wrong": wrong, "replayed": faults.replayed(), "met": sorted(met - {""})}
-    return {**told, "ranks": g.explain_ranks()}
+    return {**told, "ranks": g.explain_ranks(), "explained": str(g.explain())}
 
 
 def main(rank: int, file: str, ranks: int, steps: int, kind: str, captured: str = "") -> None:

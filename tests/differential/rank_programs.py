@@ -1118,12 +1118,12 @@ def ddp_called(rank, wrap, device):
     return data_parallel(wrap, model(device), "function")
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_whole_step(rank, wrap, device):
     return data_parallel(wrap, model(device))
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_in_several_buckets(rank, wrap, device):
     net = model(device)
     parallel = DistributedDataParallel(net, bucket_cap_mb=0.00001)
@@ -1143,14 +1143,14 @@ def ddp_with_buffers_of_rank_0(rank, wrap, device):
     return step, lambda: [*left(), *net.buffers()]
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_with_buffers_of_each_rank(rank, wrap, device):
     net, step = normalized(device, broadcast_buffers=False)
     step, left = trained(net, wrap(step))
     return step, lambda: [*left(), *net.buffers()]
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_of_two_models(rank, wrap, device):
     """One round is over before the other one begins."""
     nets = nn.ModuleList([model(device), model(device)])
@@ -1158,7 +1158,7 @@ def ddp_of_two_models(rank, wrap, device):
     return trained(nets, wrap(lambda x: steps[0](x) + steps[1](x + 1)))
 
 
-@program(nccl="RT803", least=1)
+@program(least=1)
 def ddp_of_halves_of_a_step(rank, wrap, device):
     """Every other call is made within no_sync(), which its caller begins and ends."""
     net, turns = model(device), iter(range(100))
@@ -1199,7 +1199,7 @@ def ddp_with_a_builtin_hook(rank, wrap, device):
     return trained(net, wrap(Step(net, parallel).__call__))
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_with_a_hook_that_comes_late(rank, wrap, device):
     net, turns = model(device), iter(range(100))
     parallel = DistributedDataParallel(net)
@@ -1213,7 +1213,7 @@ def ddp_with_a_hook_that_comes_late(rank, wrap, device):
     return trained(net, Outside(outside, g))
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_with_rounds_outside(rank, wrap, device):
     """Between replays, plain rounds of the same wrapper, and a forward that is never walked back."""
     net, turns = model(device), iter(range(100))
@@ -1230,7 +1230,7 @@ def ddp_with_rounds_outside(rank, wrap, device):
     return trained(net, Outside(outside, g))
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_with_scaled_gradients(rank, wrap, device):
     """Autocast, a gradient scaler, clipping; a step that one rank overflows in is left out on both."""
     net, turns = model(device), iter(range(100))
@@ -1323,7 +1323,7 @@ def ddp_of_a_layer_used_twice(rank, wrap, device):
     return data_parallel(wrap, Tied(device), "module")
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_whole_step_of_a_layer_used_twice(rank, wrap, device):
     """Its gradient is used outside as well, behind the module: eager adds that first."""
     net = Tied(device)
@@ -1395,7 +1395,7 @@ def ddp_around_accumulated(rank, wrap, device):
     return trained(net, Outside(accumulated(net, DistributedDataParallel(g), optimizer), g))
 
 
-@program(nccl="RT803", least=2)
+@program(least=2)
 def ddp_accumulated(rank, wrap, device):
     net, optimizer = accumulating(device)
     return trained(net, wrap(accumulated(net, DistributedDataParallel(net), optimizer)))

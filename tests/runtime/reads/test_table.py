@@ -32,7 +32,7 @@ ROWS = tomllib.loads(Path(table.__file__).with_name("calls.toml").read_text())
 HANDLERS = ROWS.pop("handlers")
 KNOWN = {
     "pure", "fixed", "none", "reads", "writes", "argument", "ask", "clock", "environment", "thread", "shared", "io", "address",
-    "process", "setting", "ambient", "members", "acting",
+    "process", "setting", "ambient", "members", "acting", "stream",
 }  # fmt: skip
 
 OF_OTHER_VERSIONS = {
@@ -114,7 +114,7 @@ def test_a_name_is_of_something(name):
     (os.getpid, "environment"), (os.getcwd, "environment"),
     (contextvars.copy_context, "ambient"), (sys.getrefcount, "address"),
     (torch.Event.query, "clock"), (torch.Event.elapsed_time, "clock"), (torch.Stream.query, "clock"),
-    (torch.futures.Future().done, "clock"), (torch.Event.record, "pure"),
+    (torch.futures.Future().done, "clock"), (torch.Event.record, "stream"),
     (os.listdir, "io"), (select.select, "io"),
     (resource.getpagesize, "unknown"), (torch.Tensor._make_subclass, "pure"),
     (functools.lru_cache(len).cache_clear, "writes"), (functools.lru_cache(len).cache_info, "unknown"),

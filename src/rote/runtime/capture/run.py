@@ -106,6 +106,7 @@ class Plan:
             earlier ones have computed of them.
         captures_collectives: Collectives are captured where they can be.
         at_length: The tree is that of calls at other lengths, which this one does again at its own.
+        operations_alone: The call stays on the stream of its caller, and captures operations alone.
         threads: A backward runs on the threads that autograd chooses, and not on that of the call.
         hooks_saving: Whether the call has set saved-tensor hooks, which looking at what is saved would run.
     """
@@ -131,6 +132,7 @@ class Plan:
     numbers: TrackedNumbers | None = None
     captures_collectives: bool = False
     at_length: bool = False
+    operations_alone: bool = False
     threads: bool = False
     hooks_saving: Callable[[], bool] = lambda: False
 
@@ -297,6 +299,11 @@ class TracedCall:
             raise InternalError("something is to run beside a call that has not begun")
         return self._last.aside(call)
 
+    def runs_script(self) -> None:
+        """TorchScript is about to run, which may launch kernels that it has fused, past the dispatcher."""
+        if self._tape is not None and self._last is not None:
+            self._tape.capture_all(self._last.cursor)
+
     def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
         """Give memory to a storage from outside, or take it back; False if no replay can do that."""
         if self._last is None:
@@ -340,8 +347,10 @@ class TracedCall:
         numbers = self._plan.numbers
         host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
         try:
-            # The streams are outermost: a segment is closed or thrown away before they are left.
-            with self._own_streams() as own, self._stream():
+            # The streams are outermost: a segment is closed or thrown away before they are left. What rote
+            # orders itself, when it comes and goes, is none of the call's.
+            streams = self._own_streams()
+            with self._stream(), streams as own:
                 try:
                     value = self._call_function(tracer, host, use)
                     if own.leaves_event():
@@ -664,7 +673,8 @@ class TracedCall:
         return self._plan.backend.call_streams(recorded=self._plan.session is not None)
 
     def _stream(self) -> Any:
-        return self._plan.session.stream() if self._plan.session is not None else nullcontext()
+        session, alone = self._plan.session, self._plan.operations_alone
+        return session.stream(operations_alone=alone) if session is not None else nullcontext()
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

@@ -19,7 +19,7 @@ but when a path is followed they run a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -205,8 +205,11 @@ class Tracer(DispatchMode):
                 set_profile(None)
             else:  # on another thread, or inside an operation that is seen
                 profiler = None
+        tape = self.cursor.tape
+        around = tape.session.come_home() if tape is not None else None
         try:
-            return self._dispatch(func, args, kwargs or {})
+            with around or nullcontext():
+                return self._dispatch(func, args, kwargs or {})
         except UnsupportedTensorError as error:
             cursor = self.cursor
             if cursor.mode is not _OBSERVE:

@@ -17,6 +17,7 @@ from ...base import Site, is_instance
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
+from ..autograd.graph import can_stand_in
 from ..capture import Observation, parameters_of
 from ..conditions import Guard, abandoned, held_by, is_watched
 from ..program import (
@@ -269,11 +270,31 @@ def _is_tracked(recording: Recording) -> bool:
 def stands_in(recording: Recording) -> bool:
     """Whether the recorded graph ends in leaves of its own instead of the parameters.
 
-    In distributed training others hook the nodes that add up gradients. A call whose results require grad
-    runs no backward inside, and a walk of its graph ends before those nodes.
+    Nodes that others hook have to be met. A call whose results require grad runs no backward inside, and a
+    walk of its graph ends before those nodes.
     """
-    hooked = torch.distributed.is_available() and torch.distributed.is_initialized()
-    return _is_tracked(recording) if hooked else torch.is_grad_enabled() or may_track(recording)
+    return _is_tracked(recording) if is_hooked() else torch.is_grad_enabled() or may_track(recording)
+
+
+def shares_nodes(recording: Recording) -> bool:
+    """Whether gradients are added up inside of the call by nodes of autograd that others may have made.
+
+    A call whose results require grad leaves that to walks of its graph, which end before those nodes.
+    Recordings of more than operations are not asked.
+    """
+    if recording.exceeds_operations or _is_tracked(recording):
+        return False
+    if is_hooked():
+        return True
+    with plain_functions():  # to look at a tensor of the user's class is not to use it
+        outside = recording.accesses.can_be_aliased()
+        shared = [each for each in outside if each.requires_grad and each.is_leaf and not can_stand_in(each)]
+    return bool(shared) and stands_in(recording)
+
+
+def is_hooked() -> bool:
+    """Whether others may hook the nodes that add up gradients, as in distributed training."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
 
 
 def leaves_history(recording: Recording) -> bool:

@@ -49,7 +49,15 @@ from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
 from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
 from ..state import look_again
 from .answer import Answer
-from .choice import Choice, drop_abandoned, keeps_values, places_of_written, shared_with, stands_in
+from .choice import (
+    Choice,
+    drop_abandoned,
+    keeps_values,
+    places_of_written,
+    shared_with,
+    shares_nodes,
+    stands_in,
+)
 from .facts import EarlierFacts
 from .guard_reasons import guard_reasons, strict_reasons
 from .ledger import Misses
@@ -531,6 +539,9 @@ class Specialization:
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=noted if noted is not None and not noted.writes else None,
+            operations_alone=recording is not None
+            and not isinstance(self.function, GradientWalk)
+            and shares_nodes(recording),
             threads=self._order.as_plainly and plan.backend.device.type != "cpu",
             hooks_saving=lambda: self.executed.hooks,
         )

@@ -14,7 +14,7 @@ from ..backends.protocol import Backend
 from ..memory import Account
 from ..numbers import TrackedNumbers
 from ..program import BackwardLog
-from ..pytorch import NO_RESIZING, Resizing
+from ..pytorch import NO_RUN, CallRun
 from ..reads import WATCH, aside
 from ..reads.trace import Aside, Trace
 from ..recording import Numerics
@@ -107,7 +107,7 @@ class Subject:
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
-        resizing: Resizing = NO_RESIZING,
+        run: CallRun = NO_RUN,
         *,
         keeps: bool = False,
     ) -> Trace:
@@ -116,7 +116,7 @@ class Subject:
         Args:
             meet: Told of tensors that are found outside.
             aside: Runs what is no part of the call.
-            resizing: Knows the storages of the call.
+            run: Runs the call.
             keeps: The call may be attempted once more.
         """
         roots = [*self.roots, *self.executed.owners()]
@@ -124,7 +124,7 @@ class Subject:
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]
         roots += [(name, each) for name, each in call.met_by_value() if not isinstance(each, torch.Tensor)]
         apart = self.executed.apart()
-        return WATCH.begin(self.function, roots, apart, meet, aside, numbers, resizing, keeps=keeps)
+        return WATCH.begin(self.function, roots, apart, meet, aside, numbers, run, keeps=keeps)
 
     def walking(self, walk: GradientWalk) -> Subject:
         """The backward of a recorded call of this callable.

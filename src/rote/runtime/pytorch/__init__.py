@@ -13,7 +13,7 @@ from .compiled import (
     seeing_compiled,
     takes_tickets,
 )
-from .emptied import EMPTY, NO_RESIZING, EmptyStorages, Resizing
+from .emptied import EMPTY, NO_RUN, CallRun, EmptyStorages
 from .frames import (
     LEFT_ALONE,
     CompiledFrame,

@@ -11,8 +11,8 @@ EMPTY = ""
 """What :class:`EmptyStorages` says while all are empty."""
 
 
-class Resizing(Protocol):
-    """Whoever knows the storages of the traced call."""
+class CallRun(Protocol):
+    """What runs a traced call, for the notes of it."""
 
     def has_made(self, storage: torch.UntypedStorage) -> bool:
         """Whether the call has made a storage."""
@@ -22,9 +22,12 @@ class Resizing(Protocol):
         """Give memory to an empty storage from outside, or take it back; False if no replay can do that."""
         ...
 
+    def runs_script(self) -> None:
+        """TorchScript is about to run, which may launch kernels that it has fused, past the dispatcher."""
 
-class NoResizing:
-    """None knows them: there is no call, or it is over."""
+
+class NoRun:
+    """There is no call, or it is over."""
 
     def has_made(self, storage: torch.UntypedStorage) -> bool:
         """Not known."""
@@ -34,8 +37,11 @@ class NoResizing:
         """Nothing is recorded."""
         return False
 
+    def runs_script(self) -> None:
+        """Nothing is recorded."""
 
-NO_RESIZING = NoResizing()
+
+NO_RUN = NoRun()
 
 
 class EmptyStorages:

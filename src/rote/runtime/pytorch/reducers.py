@@ -37,9 +37,8 @@ else:
 READY = ""
 """What :func:`unready` says of a wrapper whose rounds can be done again."""
 
-_DEVICES = frozenset({"cpu"})
-"""On CUDA a wrapper keeps nodes of autograd that add on the stream on which it was made. The engine joins it
-with the one that is captured. A reducer times its rounds, too, by events on the stream of the call."""
+_DEVICES = frozenset({"cpu", "cuda"})
+"""Elsewhere what a reducer does was not looked at."""
 _NEW = "buckets that are made anew behind the first backward"
 _SENDING, _ROUND = "allreduce_", "prepare_for_backward"
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})

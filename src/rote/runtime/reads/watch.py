@@ -13,7 +13,7 @@ import torch
 from ...base import identity, is_instance
 from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
-from ..pytorch import NO_RESIZING, Resizing, untraced
+from ..pytorch import NO_RUN, CallRun, untraced
 from ..state import our_profiler, set_profile
 from .bytecode import Answering, Around, Swaps, Tracking
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
@@ -56,7 +56,7 @@ class Watch:
         meet: Callable[[Any], None] = lambda tensor: None,
         aside: Aside = aside,
         numbers: TrackedNumbers | None = None,
-        resizing: Resizing = NO_RESIZING,
+        run: CallRun = NO_RUN,
         *,
         keeps: bool = False,
     ) -> Trace:
@@ -64,10 +64,10 @@ class Watch:
 
         Roots are named objects that exist before the call. C calls ``functions``. ``meet`` gets each tensor
         that is found outside. ``aside`` runs what is no part of the call. ``numbers`` are those that change.
-        ``resizing`` knows the storages of the call. It ``keeps`` what it writes over where the call may be
+        ``run`` runs the call. It ``keeps`` what it writes over where the call may be
         attempted once more.
         """
-        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, resizing, keeps=keeps)
+        trace = Trace(self._swaps, self._rows, self._answers, meet, aside, numbers, run, keeps=keeps)
         for name, value in roots:
             trace.outside.find(value, None, name)
             for each in (value, value.__self__) if is_bound_method(value) else (value,):

@@ -82,6 +82,7 @@ class Recording:
         keeps_graph: A way through it may have results that require grad.
         trusts: Its calls ran code of which it is only said what it does.
         tells_tensors: They asked whether an argument is another tensor.
+        exceeds_operations: They launch or allocate past the dispatcher: by TorchScript, or for storages.
         computation: What it computes from numbers that change; None if it depends on none.
     """
 
@@ -118,7 +119,7 @@ class Recording:
         self.written_out: dict[Output, None] = {}
         self.prints = False
         self.facts: tuple[InputFacts, ...] = ()
-        self.keeps_graph = self.trusts = self.tells_tensors = False
+        self.keeps_graph = self.trusts = self.tells_tensors = self.exceeds_operations = False
         self.computation: Computation | None = None
         self._vain_checks = self._to_follow = 0
         self._identities: dict[int, int] = {}
@@ -138,7 +139,7 @@ class Recording:
             self.apart,
         )
         other.written_out.update(self.written_out)
-        other.prints = self.prints
+        other.prints, other.exceeds_operations = self.prints, self.exceeds_operations
         other._identities = self._identities
         other.trusts, other.tells_tensors, other.computation = (
             self.trusts, self.tells_tensors, self.computation,
@@ -272,6 +273,7 @@ class Recording:
         self.trusts = self.trusts or noted.trusts
         self.prints = self.prints or bool(noted.output)
         self.tells_tensors = self.tells_tensors or noted.tells_tensors
+        self.exceeds_operations = self.exceeds_operations or bool(noted.scripts) or noted.gathers
 
     def track(self, *, keeps_graph: bool) -> None:
         """Before a recording: whether a way through it may have results that require grad."""

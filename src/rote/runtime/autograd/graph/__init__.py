@@ -1,6 +1,6 @@
 """The autograd graph below results: nodes, what they keep, views, and where gradients go."""
 
-from .accumulators import ParameterAliases
+from .accumulators import ParameterAliases, can_stand_in
 from .contexts import Contexts
 from .graph import (
     GradientWalk,

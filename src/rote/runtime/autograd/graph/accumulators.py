@@ -49,7 +49,7 @@ class ParameterAliases:
         """Run a recorded call that reads these tensors; only leaves that require grad matter."""
         with ExitStack() as stack:
             for parameter in parameters:
-                if _is_plain(parameter):
+                if can_stand_in(parameter):
                     stack.enter_context(self._placed(parameter))
             yield
 
@@ -98,8 +98,8 @@ class ParameterAliases:
         return alias
 
 
-def _is_plain(tensor: torch.Tensor) -> bool:
-    """A leaf without hooks: those would run on each part of the gradient, or not at all."""
+def can_stand_in(tensor: torch.Tensor) -> bool:
+    """Whether an alias can stand for a leaf: hooks would run on each part of the gradient, or not at all."""
     return (
         type(tensor) in (torch.Tensor, torch.nn.Parameter)
         and tensor.layout is torch.strided

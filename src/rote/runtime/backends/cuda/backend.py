@@ -94,8 +94,8 @@ class CudaBackend(Backend):
         return torch.cuda.default_generators[self.index]
 
     def synchronize(self) -> None:
-        """Wait for the current stream: the host is about to read what was recorded."""
-        torch.cuda.current_stream(self.device).synchronize()
+        """Wait for the stream of the call: the host is about to read what was recorded."""
+        (self.streams.home or torch.cuda.current_stream(self.device)).synchronize()
 
     def start_timing(self, spent: float = 0.0) -> CudaTiming:
         """Time a call on the current stream."""

@@ -1,10 +1,10 @@
 """Streams and events that a traced call uses besides the current stream.
 
-A call that is recorded runs on one stream, in the order of its lines. That is an order that its streams
-allow: where a stream waits, what it waits for stands in an earlier line. So nothing has to be switched,
-recorded or waited for inside of such a call, and a segment may end between any two operations. Two operations
-that the caller has put on streams of their own run one after the other, then. Where the host waits, for a
-stream, an event or the device, it waits for the device, between two segments.
+A call that is recorded runs on one stream, in the order of its lines. That is an order that its
+streams allow: where a stream waits, what it waits for stands in an earlier line. So nothing has to be
+switched, recorded or waited for inside of such a call, and a segment may end between any two operations. Two
+operations that the caller has put on streams of their own run one after the other, then. Where the host
+waits, for a stream, an event or the device, it waits for the device, between two segments.
 
 What is outside stays ordered with the call as it was. A stream that calls have used is waited for when a call
 begins, and waits for it when it ends; so is an event that a call has waited for and not recorded. That orders
@@ -12,8 +12,8 @@ more than the plain call does, and never less. An event that the call has record
 waits for it later would wait for something else, and measure another time.
 
 Names of ``torch.cuda`` are replaced for that, and what acts on a thread that is none of the call's passes
-through. What does not work: streams of ``torch.Stream``, whose methods are written in C. They become current.
-What is to be captured then is refused, and runs between two segments.
+through. Methods of ``torch.Stream`` are written in C. Such a stream becomes current, and so does that of a
+node of autograd; each operation goes back to the one of the call (:meth:`.Streams.come_home`).
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class CallStreams(OwnStreams):
     """The streams and events of one traced call.
 
     Args:
-        leave: Called when a recorded call is over, and lies on the caller's stream.
-        recorded: The call runs on the stream of a recording, or follows one.
+        leave: Called when a recorded call is over, on the stream on which it lies.
+        recorded: The call runs on one stream, as a recording does, or follows one.
     """
 
     def __init__(self, streams: Streams, leave: Callable[[], None], *, recorded: bool) -> None:
@@ -78,7 +78,7 @@ class CallStreams(OwnStreams):
                     self._end()
 
     def _end(self) -> None:
-        """The call is over, and lies on the caller's stream."""
+        """The call is over, and lies on one stream."""
         for event in held_by_others(self._events):
             event.record()
         self._events.clear()
@@ -169,23 +169,14 @@ class CallStreams(OwnStreams):
         """Note a stream; whether the thread stays on the stream of the recording."""
         if not self._is_of_call():
             return False
-        if stream is not None and stream.device_index == self._streams.index:
-            self._note(stream)
-        return self._recorded and (stream is None or stream.device_index == self._streams.index)
+        is_here = stream is None or stream.device_index == self._streams.index
+        if stream is not None and is_here and stream.cuda_stream != self._caller:
+            self._streams.note(stream)
+        return self._recorded and is_here
 
     def _is_of_call(self) -> bool:
         """Whether this thread runs the call, or its backward."""
-        if self._recorded:
-            return self._streams.current() == self._streams.side.cuda_stream
         return get_ident() == self._thread or in_dispatch_mode()
-
-    def _note(self, stream: Any) -> None:
-        handle, streams = stream.cuda_stream, self._streams
-        if handle in streams.others or handle in (self._caller, streams.side.cuda_stream):
-            return
-        streams.others[handle] = stream
-        if self._recorded:  # no call has used it before, so this one has not waited for it
-            stream.synchronize()
 
     def _await(self, event: Any) -> None:
         awaited = self._streams.awaited

@@ -30,7 +30,7 @@ class Pool:
         if self._anchor is not None:
             return
         anchor = torch.cuda.CUDAGraph()
-        with streams.capturing():
+        with streams.switch():
             anchor.capture_begin(pool=self.handle, capture_error_mode="relaxed")
             try:
                 torch.ones(1, device=self._device)

@@ -53,6 +53,7 @@ States = list[tuple[torch.Generator, torch.Tensor]]
 """Generators and what they were set to."""
 
 _EMPTY = "The CUDA Graph is empty"
+_NOTES_STREAM = torch.ops.aten.record_stream.default
 
 
 class CudaSegment:
@@ -145,10 +146,11 @@ class CudaSession:
         """Capture one operation."""
         if self._graph is None:
             raise InternalError("an operation was captured with no segment open")
-        if not self._backend.streams.is_captured():  # what runs elsewhere now would be missing in replays
-            raise CaptureError(f"{_name(func)} runs on a stream that torch.Stream has made current")
+        if func is _NOTES_STREAM:  # one stream reads captured memory; noted for another, it is never reused
+            return None
         try:
-            out = raw_call(func)(*args, **kwargs)
+            with self._backend.streams.switch():
+                out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {_name(func)}: {first_line(error)}") from error
@@ -158,8 +160,16 @@ class CudaSession:
         self._operations += 1
         return out
 
-    def adopt(self, storage: torch.UntypedStorage) -> None:
-        """The allocator has given it memory of the pool."""
+    def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Give a storage memory of the pool, where the allocator looks while a segment is open."""
+        if self._graph is None or not self.captures_all:
+            raise InternalError("a storage was given memory beside a capture")
+        try:
+            storage.resize_(nbytes)
+        except RuntimeError as error:
+            if is_shortage(error):
+                raise MemoryShortageError(f"no memory for a storage: {first_line(error)}") from error
+            raise
 
     def disown(self, storage: torch.UntypedStorage) -> None:
         """The allocator takes it back."""
@@ -179,7 +189,8 @@ class CudaSession:
             raise InternalError(f"kernel {kernel.source.name} was not loaded by the backend of the device")
         self._kernels.add(kernel)
         try:
-            with unseen_functions(), undispatched():  # tensors are only looked at
+            # Tensors are only looked at.
+            with unseen_functions(), undispatched(), self._backend.streams.switch():
                 check_apart(kernel.source, given, made)
                 kernel.run((*given, *made), reals, integers)
         except DriverError as error:
@@ -225,7 +236,8 @@ class CudaSession:
         """Launch what was captured; returns whether that used up random numbers."""
         generators = (torch.cuda.default_generators[self._backend.index], *self._generators)
         before = [generator.get_offset() for generator in generators]
-        segment.replay()
+        with self._backend.streams.at_home():
+            segment.replay()
         return before != [generator.get_offset() for generator in generators]
 
     def _discard(self, graph: torch.cuda.CUDAGraph, random: States) -> None:
@@ -309,16 +321,29 @@ class CudaSession:
         self._kernels.clear()
         self._backend.forget(self)
 
-    def stream(self) -> AbstractContextManager[Any]:
-        """The side stream."""
-        return self._backend.streams.capturing()
+    def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[Any]:
+        """The stream that is captured, or that of the caller."""
+        return self._backend.streams.recording(operations_alone=operations_alone)
+
+    @property
+    def captures_all(self) -> bool:
+        """Whether that is the stream that is captured."""
+        return self._backend.streams.captures_all
+
+    def capture_all(self) -> None:
+        """From now on that is the stream that is captured."""
+        self._backend.streams.capture_all()
+
+    def come_home(self) -> AbstractContextManager[Any] | None:
+        """That stream, for an operation for which another one is current."""
+        return self._backend.streams.come_home()
 
     def aside(self) -> AbstractContextManager[Any]:
         """A stream beside the one being captured."""
         return self._backend.streams.beside()
 
     def fork(self) -> AbstractContextManager[Any]:
-        """A stream that follows the one being captured."""
+        """Another stream that is captured."""
         return self._backend.streams.fork()
 
     def join(self) -> None:

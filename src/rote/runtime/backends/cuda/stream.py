@@ -1,9 +1,21 @@
-"""Streams of the CUDA backend: two to capture on, one for work beside an open capture."""
+"""Streams of the CUDA backend: two to capture on, one for work beside an open capture.
+
+A call that is recorded runs on the stream that is captured, with all that it launches: also what no operator
+does, as kernels that TorchScript has fused. What the engine of autograd does between two nodes is captured
+with it then. That fails where a node was made on another stream, which has to wait for the captured one:
+autograd adds gradients into a parameter by a node that lives as long as anybody has it.
+
+So a call whose backward comes to such nodes stays on the stream of its caller, and so does what runs between
+its segments and the first launch of each. Only an operation is put on the captured stream, for as long as it
+takes. What else such a call launches would be missing in replays, and what it allocates without an operator
+would not lie in the pool. So where it is about to run TorchScript, or to give memory to a storage, it goes
+over to the captured stream.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -19,46 +31,86 @@ class Streams:
     which it was last read.
 
     Attributes:
+        home: The stream of a recorded call; None outside of one.
         others: Streams of callers that traced calls have used, by handle. Each call is ordered with them.
         awaited: Events of callers that traced calls have waited for.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.index: int = device.index
-        self.side: Any = torch.cuda.Stream(device)
-        self.aux: Any = torch.cuda.Stream(device)
-        self.forked: Any = torch.cuda.Stream(device)
+        self.home: Any = None
         self.others: dict[int, Any] = {}
         self.awaited: list[Any] = []
-        self._device = device
         self.current = handle_reader(device)
+        self._side: Any = torch.cuda.Stream(device)
+        self._beside: Any = torch.cuda.Stream(device)
+        self._forked: Any = torch.cuda.Stream(device)
+        self._own = frozenset(each.cuda_stream for each in (self._side, self._beside, self._forked))
+        self._device = device
         self._last: Any = None
         self._last_handle: int | None = None
 
     @contextmanager
-    def capturing(self) -> Generator[None]:
-        """Run on the side stream, ordered after and before the current one.
+    def recording(self, *, operations_alone: bool) -> Generator[None]:
+        """Run a call on the side stream or on the current one, with what it captures on the side stream.
 
         No capture may be open when this is left: waiting for a capturing stream would spoil the capture.
         """
-        current = torch.cuda.current_stream(self._device)
-        if current == self.side:
-            yield
-            return
-        self.side.wait_stream(current)
+        self.home = caller = torch.cuda.current_stream(self._device)
         try:
-            with self._running_on(self.side), not_capturing():
+            if not operations_alone:
+                self._side.wait_stream(caller)
+                self._go_on_aside()
+            with not_capturing():
                 yield
         finally:
-            current.wait_stream(self.side)
+            if self.home != caller:
+                caller.wait_stream(self.home)
+                set_stream(caller)
+            self.home = None
 
-    def is_captured(self) -> bool:
-        """Whether what runs now is captured, if a capture is open."""
-        return self.current() in (self.side.cuda_stream, self.forked.cuda_stream)
+    def capture_all(self) -> None:
+        """Go on on the side stream, behind what the call has done so far. No capture is open."""
+        self.home.synchronize()  # in a call events are not recorded, so no stream waits for another
+        self._go_on_aside()
 
-    def switch(self) -> Any:
-        """Make the side stream current, without ordering it (to begin, end and repair captures)."""
-        return self._running_on(self.side)
+    @property
+    def captures_all(self) -> bool:
+        """Whether a call runs on the side stream."""
+        return self.home == self._side
+
+    def _go_on_aside(self) -> None:
+        set_stream(self._side)
+        self.home = self._side
+
+    def come_home(self) -> AbstractContextManager[None] | None:
+        """What an operation of a recorded call runs in that comes on another stream; None if it does not.
+
+        A node of autograd runs on the stream on which it was made, which may be another call's.
+        """
+        home, handle = self.home, self.current()
+        if home is None or handle == home.cuda_stream or handle in self._own:
+            return None
+        self.note(torch.cuda.current_stream(self._device))
+        return self._running_on(home)
+
+    def at_home(self) -> AbstractContextManager[None]:
+        """The stream of the recorded call, or else the current one."""
+        return nullcontext() if self.home is None else self._running_on(self.home)
+
+    def note(self, stream: Any) -> None:
+        """A traced call uses a stream besides its caller's: from now on each call is ordered with it."""
+        if stream.cuda_stream in self.others:
+            return
+        self.others[stream.cuda_stream] = stream
+        if self.home is not None:  # no call has used it before, so this one has not waited for it
+            stream.synchronize()
+
+    def switch(self) -> AbstractContextManager[None]:
+        """Make the capturing stream current (to begin and end captures, and for what is captured)."""
+        if self.current() == self._forked.cuda_stream:
+            return nullcontext()
+        return self._running_on(self._side)
 
     @contextmanager
     def beside(self) -> Generator[None]:
@@ -66,21 +118,21 @@ class Streams:
 
         Nothing else runs there, so the wait is for these operations alone.
         """
-        with self._running_on(self.aux):
+        with self._running_on(self._beside):
             yield
         # The capturing stream cannot wait for this one, and the host may read the result.
-        self.aux.synchronize()
+        self._beside.synchronize()
 
     @contextmanager
     def fork(self) -> Generator[None]:
-        """Run on another stream, after what was started on the current one so far."""
-        self.forked.wait_stream(torch.cuda.current_stream(self._device))
-        with self._running_on(self.forked):
+        """Capture on another stream, after what was captured so far."""
+        self._forked.wait_stream(self._side)
+        with self._running_on(self._forked):
             yield
 
     def join(self) -> None:
-        """Order the current stream after what was started in :meth:`fork`."""
-        torch.cuda.current_stream(self._device).wait_stream(self.forked)
+        """Order the capturing stream after what was captured in :meth:`fork`."""
+        self._side.wait_stream(self._forked)
 
     def enter_call(self) -> int:
         """Order the current stream after what a call may need; returns its handle."""
@@ -111,7 +163,7 @@ class Streams:
         """Whether a stream, by its handle, and that of recordings have nothing left to do."""
         default = torch.cuda.default_stream(self._device)
         stream = torch.cuda.ExternalStream(handle, self._device) if handle else default
-        return stream.query() and self.side.query()
+        return stream.query() and self._side.query()
 
     @contextmanager
     def _running_on(self, stream: Any) -> Generator[None]:

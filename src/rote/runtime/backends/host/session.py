@@ -131,8 +131,9 @@ class HostSession:
             _unseen(self._tape.record, operation, noted, options, operands, given, out)
         return out
 
-    def adopt(self, storage: torch.UntypedStorage) -> None:
-        """A storage from outside has got memory: it counts as made here."""
+    def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Give memory to a storage from outside: it counts as made here."""
+        storage.resize_(nbytes)
         self._storages.add(storage, self._storages.key(storage))
 
     def disown(self, storage: torch.UntypedStorage) -> None:
@@ -225,9 +226,20 @@ class HostSession:
             self._pool.give_back(self._lease)
             self._lease = None
 
-    def stream(self) -> AbstractContextManager[None]:
+    def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[None]:
         """Nothing to enter: the host has no streams."""
         return nullcontext()
+
+    @property
+    def captures_all(self) -> bool:
+        """There is but one way: what no mode sees runs at once."""
+        return True
+
+    def capture_all(self) -> None:
+        """Nothing to do."""
+
+    def come_home(self) -> None:
+        """No operation comes from elsewhere: the host has no streams."""
 
     def aside(self) -> AbstractContextManager[None]:
         """Nothing to enter: operations always run at once."""

@@ -149,8 +149,12 @@ class Session(Protocol):
         """
         ...
 
-    def adopt(self, storage: torch.UntypedStorage) -> None:
-        """A storage from outside has got memory, which counts as made here."""
+    def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Give memory to a storage from outside: it counts as made here. A segment is open, and captures all.
+
+        Raises:
+            MemoryShortageError: There was no memory for it.
+        """
 
     def disown(self, storage: torch.UntypedStorage) -> None:
         """A storage is about to lose its memory; does nothing if that was not made here."""
@@ -209,8 +213,25 @@ class Session(Protocol):
     def release(self) -> None:
         """Give all memory of the recording back. Its segments must not be replayed again. Idempotent."""
 
-    def stream(self) -> AbstractContextManager[Any]:
-        """The context in which the callable runs while the session is open."""
+    def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[Any]:
+        """The context in which the callable runs while the session is open.
+
+        Args:
+            operations_alone: On a GPU, the callable stays on the stream of its caller, and operations alone
+                are captured. Otherwise it runs on the stream that is captured, with all that it launches.
+        """
+        ...
+
+    @property
+    def captures_all(self) -> bool:
+        """Whether all is captured that the callable launches, and not operations alone."""
+        ...
+
+    def capture_all(self) -> None:
+        """From now on all is. No segment is open."""
+
+    def come_home(self) -> AbstractContextManager[Any] | None:
+        """What an operation of that callable runs in, if another stream than the call's is current."""
         ...
 
     def aside(self) -> AbstractContextManager[Any]:

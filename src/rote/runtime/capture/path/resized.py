@@ -65,7 +65,10 @@ class ResizedStorages:
         cursor, site = self._cursor, user_site()
         self.any = self.any or site
         with plain_functions():
-            cursor.quietly(partial(storage.resize_, nbytes))
+            if cursor.mode is Mode.RECORD:
+                cursor.recorder.fill(cursor, storage, nbytes)
+            else:
+                cursor.quietly(partial(storage.resize_, nbytes))
             cursor.storages.forget(storage)
             self._filled[storage._cdata] = storage, site
             if cursor.blockers and cursor.mode is Mode.OBSERVE:
@@ -79,8 +82,6 @@ class ResizedStorages:
             cursor.passed()
             self._numbers.add(was.made)
             return made
-        if cursor.mode is Mode.RECORD:
-            cursor.recorder.session.adopt(storage)
         steps.after(operation, known.facts, tensors, tokens, made)
         self._numbers.add(cursor.storages.number_of(storage))
         return made

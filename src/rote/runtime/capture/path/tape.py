@@ -102,6 +102,26 @@ class SegmentTape:
         self._modes[place.index] = self._now or now
         return out
 
+    def fill(self, place: Cursor, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Give a storage from outside memory of the recording, as operations have it in the open segment.
+
+        What the callable asked for comes behind that, once more, and has such memory for the same reason.
+        """
+        self.capture_all(place)
+        if not self.is_open:
+            self._begin(place)
+        try:
+            place.quietly(partial(self.session.fill, storage, nbytes))
+        except MemoryShortageError as error:
+            self.shortage = str(error)
+            raise RestartError(self.shortage) from None
+
+    def capture_all(self, place: Cursor) -> None:
+        """From now on not only operations are captured."""
+        if not self.session.captures_all:
+            self.close(place)
+            self.session.capture_all()
+
     def _begin(self, place: Cursor) -> None:
         self.checkpoint = Checkpoint(
             place.node, place.index, len(self._steps), place.storages.alive(), len(place.nodes) - 1

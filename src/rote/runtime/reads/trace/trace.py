@@ -19,15 +19,15 @@ from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
 from ...objects import Position, base_of, module_of, pointer_of, said_module, said_name, scripted
 from ...pytorch import (
     EMPTY,
-    NO_RESIZING,
+    NO_RUN,
     QUEUED,
     READY,
     RESTS,
+    CallRun,
     Contact,
     GroupCall,
     LeftForwards,
     Reducers,
-    Resizing,
     scripted_names,
 )
 from ...state import CELL, HELD, ITEM, SCRIPTED, VARIABLE, Entry, Read, form_of, read, same
@@ -80,7 +80,7 @@ class Trace:
         meet: Callable[[Any], None],
         aside: Aside,
         numbers: TrackedNumbers | None = None,
-        resizing: Resizing = NO_RESIZING,
+        run: CallRun = NO_RUN,
         *,
         keeps: bool = False,
     ) -> None:
@@ -97,7 +97,7 @@ class Trace:
         self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
-        self._resizing = resizing
+        self._run = run
         self._scripts: dict[int, Any] = {}
         self._output: dict[Output, None] = {}
         self._contact: Contact | None = None
@@ -251,7 +251,7 @@ class Trace:
             return True
         if storage.nbytes():
             return False
-        if self._resizing.has_made(storage):
+        if self._run.has_made(storage):
             return True
         if not emptied.any():
             self.outside.find(emptied, None, "the storages of tensors")
@@ -261,7 +261,7 @@ class Trace:
 
     def resizes(self, storage: torch.UntypedStorage, nbytes: int) -> None:
         """A storage is about to get memory, or to lose it."""
-        if not (self.knows_size(storage) and self._resizing.resize(storage, nbytes)):
+        if not (self.knows_size(storage) and self._run.resize(storage, nbytes)):
             text = "resizes the storage of a tensor, which has memory"
             self.running.refuse("torch.UntypedStorage.resize_", text)
 
@@ -271,6 +271,7 @@ class Trace:
 
     def runs_script(self, script: Any) -> None:
         """Code of TorchScript is about to run: it reads attributes that lie in C++, of any of its modules."""
+        self._run.runs_script()
         if identity(script) in self._scripts:
             return
         self._scripts[identity(script)] = script
@@ -392,7 +393,7 @@ class Trace:
             each.let_go()
         for held in (self._scripts, self._arrays, self.followed.drawn):
             held.clear()
-        self._resizing = NO_RESIZING
+        self._run = NO_RUN
         self._aside = _over  # it leads to what ran the call
         return noted
 
