@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from torch import nn
 
@@ -259,5 +259,8 @@ def test_a_warm_up_that_was_asked_for_is_each_keys_own(device, traced):
     ),
     keep=st.booleans(),
 )  # fmt: skip
+@example(
+    function=remembered_tensor, form="a number", calls=[(n, "none") for n in (1, 1, 1, 0, 0, 1)], keep=True
+)
 def test_any_lengths_in_any_order(device, function, form, calls, keep):
     in_both_ways(function, form, calls, device, keep=keep)

@@ -299,6 +299,11 @@ class TracedCall:
             raise InternalError("something is to run beside a call that has not begun")
         return self._last.aside(call)
 
+    def let_go(self) -> None:
+        """The call raised, and its capture was released: what it has left outside lives on."""
+        if self._plan.session is not None and self._last is not None:
+            self._plan.session.let_go(self._last.cursor.storages.alive().values())
+
     def runs_script(self) -> None:
         """TorchScript is about to run, which may launch kernels that it has fused, past the dispatcher."""
         if self._tape is not None and self._last is not None:

@@ -16,6 +16,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import APPENDED, CONTENTS, Call, Spec, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
+from ..backends.protocol import Session
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, slots_in, tensors_by_memory
 from ..numbers import ARRAY, FEW, NO_LINES, TELL_TIME, Computation, HostRandom
@@ -656,6 +657,7 @@ class Settling:
         memory = recording.memory
         if not self._observed.recorded or memory is None:
             capture.session.release()
+            self._let_go(capture.session)
             return False
         self._refused = keep(memory.holding, capture.session, capture.make_room, self._site)
         if self._refused is not None:
@@ -680,10 +682,17 @@ class Settling:
         """Nothing of this call's recording is kept; recorded results were copied already."""
         for node in self._observed.recorded:
             node.unrecord()
-        if self._plan.session is not None:
-            self._plan.session.release()
+        session = self._plan.session
+        if session is not None:
+            session.release()
         if self._recording is not None:
             self._recording.release()
+        if session is not None:
+            self._let_go(session)
+
+    def _let_go(self, session: Session) -> None:
+        """What the call has left outside lives on without a recording."""
+        session.let_go(self._observed.storages.alive().values())
 
 
 def _leaves_in(spec: Spec) -> int:

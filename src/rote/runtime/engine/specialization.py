@@ -559,6 +559,7 @@ class Specialization:
             if traced.lost:
                 watch.put_back()
             self._abandon(recording, plan)
+            traced.let_go()
             if isinstance(error, Exception):
                 self.differ()
                 text = f"the call raised {type(error).__name__}"

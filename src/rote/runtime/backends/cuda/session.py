@@ -23,7 +23,7 @@ PyTorch, and a pool that needs memory takes it from the device while it captures
 from __future__ import annotations
 
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -320,6 +320,20 @@ class CudaSession:
         self._segments, self._idle = [], []
         self._kernels.clear()
         self._backend.forget(self)
+
+    def let_go(self, storages: Iterable[torch.UntypedStorage]) -> None:
+        """Move what has been captured out of the pool.
+
+        The allocator gives the memory of a living tensor to no later capture. Earlier ones may have had it,
+        for a tensor that has died since, and their replays write it.
+        """
+        with unseen_functions(), undispatched():
+            for storage in storages:
+                if storage.device == self._backend.device and storage.resizable() and storage.nbytes():
+                    kept = storage.clone()
+                    storage.resize_(0)
+                    storage.resize_(kept.nbytes())
+                    storage.copy_(kept)
 
     def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[Any]:
         """The stream that is captured, or that of the caller."""

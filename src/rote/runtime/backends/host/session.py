@@ -14,7 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
@@ -225,6 +225,9 @@ class HostSession:
         if self._lease is not None:
             self._pool.give_back(self._lease)
             self._lease = None
+
+    def let_go(self, storages: Iterable[torch.UntypedStorage]) -> None:
+        """They keep the memory that they have: it is given to nobody else."""
 
     def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[None]:
         """Nothing to enter: the host has no streams."""

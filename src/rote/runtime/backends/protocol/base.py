@@ -14,7 +14,7 @@ The protocol knows nothing of calls, keys or guards. Where a device cannot imita
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -212,6 +212,12 @@ class Session(Protocol):
 
     def release(self) -> None:
         """Give all memory of the recording back. Its segments must not be replayed again. Idempotent."""
+
+    def let_go(self, storages: Iterable[torch.UntypedStorage]) -> None:
+        """It was released without a replay: storages of the call that live on get memory of their own.
+
+        Where a pool is shared they may lie in memory that other recordings write.
+        """
 
     def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[Any]:
         """The context in which the callable runs while the session is open.
