@@ -261,7 +261,8 @@ def test_an_argument_that_is_read_past_pytorch(device, look):
         return act
 
     report = checked(make, lambda n: (numbers(n),))
-    assert report.replayed == 0, report
+    runs_again = device.type == "cuda" and look is READ["as a tensor's index"]  # as islands on the host do
+    assert report.replayed == 0 or runs_again, report
 
 
 @pytest.mark.sampled(3)

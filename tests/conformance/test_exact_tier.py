@@ -77,6 +77,7 @@ def steps(x: Tensor) -> Tensor:
 # ---------------------------------------------------------------------- its life
 
 
+@pytest.mark.usefixtures("_no_compilers")
 @pytest.mark.parametrize("keep", [False, True])
 def test_it_takes_the_place_of_what_was_captured(device, keep):
     g = rote.graph(steps, keep=keep)
