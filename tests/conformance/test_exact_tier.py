@@ -77,7 +77,6 @@ def steps(x: Tensor) -> Tensor:
 # ---------------------------------------------------------------------- its life
 
 
-@pytest.mark.usefixtures("_no_compilers")
 @pytest.mark.parametrize("keep", [False, True])
 def test_it_takes_the_place_of_what_was_captured(device, keep):
     g = rote.graph(steps, keep=keep)
@@ -85,7 +84,8 @@ def test_it_takes_the_place_of_what_was_captured(device, keep):
         assert_same(g(x), steps(x), "result")
     found = tier(g)
     assert found is not None and found.used and not found.left
-    assert found.after == found.before - sum(found.removed.values()) + found.shown < found.before
+    left = found.before - sum(found.removed.values()) + found.shown
+    assert found.after <= left < found.before  # fewer, once kernels for its regions are compiled
     assert found.removed["dead"] == 4 and found.removed["recomputed"] > 4 and found.removed["constants"] > 4
     assert (found.exact_us is None) is keep  # nothing is measured that is kept
     assert f"exact tier: {found.after} operations instead of {found.before} (4 dead, " in g.explain()
