@@ -21,7 +21,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from functools import wraps
+from functools import partial, wraps
 from threading import get_ident
 from typing import Any
 
@@ -59,9 +59,9 @@ class CallStreams(OwnStreams):
         """The context in which the call runs."""
         with ExitStack() as stack:
             for owner, name, make in (
-                (torch.cuda, "set_stream", self._set_stream),
-                (torch.cuda.Stream, "__enter__", self._enter),
-                (torch.cuda.Stream, "__exit__", self._exit),
+                (torch.cuda, "set_stream", self._switch),
+                (torch.cuda.Stream, "__enter__", partial(self._switch, entering=True)),
+                (torch.cuda.Stream, "__exit__", self._switch),
                 (torch.cuda.Event, "record", self._record),
                 (torch.cuda.Event, "wait", self._wait),
                 (torch.cuda, "synchronize", self._of_device),
@@ -86,26 +86,14 @@ class CallStreams(OwnStreams):
 
     # ------------------------------------------------------------------ what is replaced
 
-    def _set_stream(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def _switch(self, original: Callable[..., Any], *, entering: bool = False) -> Callable[..., Any]:
         @wraps(original)
-        def set_stream(stream: Any) -> Any:
-            return None if self._keeps(stream) else original(stream)
+        def switch(stream: Any, *error: Any) -> Any:
+            if not self._keeps(stream):
+                return original(stream, *error)
+            return stream if entering else None
 
-        return set_stream
-
-    def _enter(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        def enter(stream: Any) -> Any:
-            return stream if self._keeps(stream) else original(stream)
-
-        return enter
-
-    def _exit(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @wraps(original)
-        def leave(stream: Any, *error: Any) -> Any:
-            return None if self._keeps(stream) else original(stream, *error)
-
-        return leave
+        return switch
 
     def _record(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
