@@ -354,8 +354,11 @@ class ReplayWriter:
         if recording.gradients.effects:
             source.line(f"if not {constant(recording.gradients.stand)}():")
             source.line(f"    {constant(recording)}.show_gradients({constant(recording.root.effects)})")
-        if self._backend.is_ordered:  # otherwise the next call waits for this one's stream
-            source.line(f"{constant(self._backend.leave_call)}()")
+        # Where nothing is ordered but this stream, the next call waits for it.
+        ordered = (
+            "" if self._backend.current_stream is None else f"if {constant(self._backend)}.entered is None: "
+        )
+        source.line(f"{ordered}{constant(self._backend.leave_call)}()")
         source.line(f"{constant(recording)}.replays += 1")
         for line in counted if self._is_alone() else []:  # at once, or a report would see a call half counted
             source.line(line)

@@ -118,23 +118,25 @@ class CudaBackend(Backend):
         """Wait, on the device, for the last replay if it ran on another stream."""
         if self._waiting:
             self._release_waiting()
-        handle = self.streams.enter_call()
+        handle, limit = self.streams.enter_call(), self._limit
         # Another thread may have left something to release.
-        self.entered = None if self._waiting or self.is_ordered else handle
-        if self._deadline is not None:
-            self._deadline.began(handle)
+        self.entered = None if self._waiting or limit is not None or self.streams.is_ordered else handle
+        if limit is not None:
+            limit.began(handle)
         return handle
-
-    @property
-    def is_ordered(self) -> bool:
-        """Whether calls have used streams of their own, or replays may wait for other ranks."""
-        return self.streams.is_ordered or self._deadline is not None
 
     def leave_call(self) -> None:
         """Have the streams that calls have used wait for this call."""
-        self.streams.leave_call()
-        if self._deadline is not None:
-            self._deadline.passed()
+        if self.streams.is_ordered:
+            self.streams.leave_call()
+            self.entered = None  # each call waits for what this one has met
+        if (limit := self._limit) is not None:
+            limit.passed()
+
+    @property
+    def _limit(self) -> Deadline | None:
+        """The time limit of replays, where they may wait for other ranks."""
+        return self._deadline if self._deadline is not None and self._deadline.active else None
 
     def expect(self, session: CudaSession, collective: CapturedCollective) -> None:
         """A session captures a collective: there is a time limit to its replays."""
@@ -142,6 +144,7 @@ class CudaBackend(Backend):
             self._deadline = Deadline(torch.cuda.Event, self.streams.are_idle)
             watch(self._deadline, self.device)
         self._deadline.expect(session, collective)
+        self.entered = None  # from now on each call has something to do
 
     def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
         """The context of a traced call."""

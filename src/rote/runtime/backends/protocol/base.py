@@ -379,11 +379,6 @@ class Backend:
     def leave_call(self) -> None:
         """The work of this call has been queued."""
 
-    @property
-    def is_ordered(self) -> bool:
-        """Whether replays have to say when they end (:meth:`leave_call`)."""
-        return self.current_stream is None
-
     def call_streams(self, *, recorded: bool) -> AbstractContextManager[OwnStreams]:
         """The context of a traced call, outside of that of its session.
 
