@@ -27,7 +27,6 @@ class BenchRow:
         why: Why it was not measured.
         first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
             setup; None if none of the first calls was fast.
-        first_calls_s: Seconds of each of the first calls.
         settled: Whether calls would not have become faster any more when they were timed.
         settled_after_s: Seconds from the beginning of the first call until then, if more calls were needed.
         median_us: Microseconds of a call, from an idle device to an idle device.
@@ -112,7 +111,6 @@ class BenchReport:
             target that keeps state, or is not deterministic, gives other results then, in eager too.
         draws: Whether the target draws random numbers from PyTorch. Compilers draw others than eager does.
         repeats: Whether a second eager process gave the same results; None if rote's do not differ.
-        rows: One for each contender.
     """
 
     target: str

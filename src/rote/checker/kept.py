@@ -71,8 +71,6 @@ def kept_tensors(
     Args:
         roots: The callable, and the object that it is a method of.
         known: Storages that were there before the first call.
-        first: What the first call has changed.
-        last: What the last call has changed.
     """
     growing = {id(each.container) for each in last if each.was is MISSING}
     for each in first:

@@ -24,7 +24,6 @@ class Traced:
     """Operations that Dynamo has traced.
 
     Attributes:
-        nodes: All of them, in their order.
         inputs: What they use from before: tensors first, then numbers.
         tensors: How many of the inputs are tensors.
         results: Those of them that are tensors of the result, each once.

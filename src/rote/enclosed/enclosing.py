@@ -47,7 +47,6 @@ def enclose(
     """Call a graphed callable in a function that Dynamo traces; this function is traced, too.
 
     Args:
-        function: The plain callable, which is traced.
         owner: The instance, where the callable is a method of its class.
     """
     _torch._dynamo.comptime.comptime(_begin)

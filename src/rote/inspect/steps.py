@@ -55,7 +55,6 @@ class StepReport:
     """One step of a call: a segment, an island, or a read of the host.
 
     Attributes:
-        kind: Which of these.
         us: Microseconds; None if nothing was measured.
     """
 

@@ -60,7 +60,6 @@ class PlanStore:
 
     Args:
         name: The name of the callable, the same in all processes.
-        options: Its options, where they are not those by default.
     """
 
     def __init__(self, directory: PlanDirectory, name: str, options: Mapping[str, str]) -> None:

@@ -33,8 +33,6 @@ class Launches:
 
     Attributes:
         total: All that the host puts into the queue: kernels, graphs, copies, fills.
-        kernels: Kernels launched one by one.
-        graphs: Graphs launched.
         copies: Copies and fills launched one by one.
         kernels_run: Kernels that ran on the device, in graphs too.
         copies_run: Copies that ran on the device, in graphs too.

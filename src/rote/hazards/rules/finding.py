@@ -37,7 +37,6 @@ class Finding:
 
     Attributes:
         code: Code of the rule, ``RT104``.
-        severity: What it costs.
         where: The user's line.
         message: What happens there, in one sentence without a period.
         remedy: What to write instead.

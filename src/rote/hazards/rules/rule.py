@@ -97,7 +97,6 @@ class Reason:
     """Why something was not replayed, once.
 
     Attributes:
-        code: Code of the rule.
         message: What happened, with the values that matter.
         where: The user's line, if it is known.
         remedy: What to do about it.

@@ -22,7 +22,6 @@ class Scope(ABC):
 
     Attributes:
         reach: Whether a capture runs what is being read.
-        self_name: What the function calls ``self``.
         outside: The names of the scopes around it.
         declared: Names that are ``global`` or ``nonlocal``.
         lazy: Attributes that the branch being read makes because they are not there yet.

@@ -27,7 +27,6 @@ class ReplacedMethod:
     """A method that is graphed.
 
     Attributes:
-        hook: Where it is found.
         put: From the network, a way to graph and the method, what is put in its place.
     """
 

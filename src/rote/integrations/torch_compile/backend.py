@@ -45,7 +45,6 @@ class TorchCompileBackend(Listing):
 
         Args:
             graph: What Dynamo made of a frame.
-            inputs: Examples of its inputs.
             mode: As for Inductor; what it says of CUDA graphs is left out.
             options: Options of :func:`rote.graph`, ``kernels`` (``"inductor"`` or ``"aten"``),
                 ``max_parameter_sets``, ``skip_dynamic_graphs``, and Inductor's.

@@ -84,7 +84,6 @@ class CudagraphPolicy(Listing, PolicyBase):
         """What takes the place of compiled code.
 
         Args:
-            model: The code, which takes a list.
             static_input_idxs: The numbers of the inputs that lie where they lay.
             more: What Inductor tells besides: names and lines of the inputs, which are written, constants.
         """

@@ -63,7 +63,6 @@ class Wishes:
         set for the process or comes from the environment.
 
         Args:
-            mode: As given to ``torch.compile``.
             options: As given to it, or to a policy.
             for_graphs: Inductor compiles for CUDA graphs, and minds its settings about code itself.
 

@@ -211,7 +211,6 @@ class GivenTarget(Target):
     """A slot of an argument that a call binds: in each call that of its own argument.
 
     Args:
-        kind: What kind of slot.
         number: The branch of the arguments in which it is.
         key: Its key; where all of a dict is bound, the keys of the dict.
         name: What the user would write.
@@ -337,7 +336,6 @@ class Bound(NamedTuple):
     Attributes:
         value: What the callable returned.
         targets: The slots, in the order in which they were bound first.
-        parts: What lies in them.
     """
 
     value: Any

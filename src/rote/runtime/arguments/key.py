@@ -105,7 +105,6 @@ class Call(NamedTuple):
         opened: The classes that were in this call.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
         inputs: What the leaves are in the program, if compiled code is called.
-        carried: The slots that are carried.
         apart: Tensors that may share memory with each other, which makes no difference.
         met: The branches, once they were asked for: the callable may change the arguments afterwards.
     """

@@ -77,7 +77,6 @@ class ArgumentBranch(NamedTuple):
         kind: Which of :data:`_MAKE` makes it.
         cls: Its class, or what else it is made with.
         names: The keys of its children; where it only counts them, their number.
-        children: Their structures.
     """
 
     kind: str
@@ -317,7 +316,6 @@ class LeafSlot(NamedTuple):
     """Where a leaf, or a tuple of leaves, lies whose container is the caller's.
 
     Attributes:
-        leaves: The numbers of the leaves.
         target: A slot of a list, a dict or an instance of a dataclass.
     """
 

@@ -58,7 +58,6 @@ class Repeatable(NamedTuple):
         """Gradients with a history; None if the call gives something else by now.
 
         Args:
-            gradients: Theirs, None where there is none.
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come first.
         """

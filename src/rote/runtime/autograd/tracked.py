@@ -248,7 +248,6 @@ def gradient_blockers(
     Args:
         leaves: What the callable was given.
         written: Numbers of the arguments, and of the external tensors, that were written in place.
-        use: What the call did with gradients.
         site: The user's line for reasons that have no better one.
     """
     found: list[Reason] = []

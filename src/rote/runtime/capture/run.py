@@ -86,7 +86,6 @@ class Plan:
     Attributes:
         root: The tree of the call's recording.
         warmup: Agreeing observations before a node is recorded.
-        inputs: Static inputs, if the call runs on them.
         stands: The recording's in the places of those among the arguments.
         capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
@@ -194,8 +193,6 @@ class Observation:
         arrays: Addresses of arrays from outside that became tensors, each with the line.
         devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
-        use: What the call did with gradients.
-        inputs: The static inputs that it ran on, if any.
         stood: What it ran on in the place of the caller's own tensors, by leaf.
         settings: Where it has set random generators.
         lines: Lines that have read numbers.

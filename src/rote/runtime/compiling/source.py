@@ -15,11 +15,7 @@ class Language(Enum):
 
 @dataclass(frozen=True)
 class Programs:
-    """The programs of a kernel on a GPU; one on the host.
-
-    Attributes:
-        count: How many there are.
-    """
+    """The programs of a kernel on a GPU; one on the host."""
 
     count: int = 1
     warps: int = 4
@@ -82,7 +78,6 @@ class CompileFailure:
 
     Attributes:
         source: What was to be compiled.
-        why: One line.
     """
 
     source: KernelSource

@@ -100,7 +100,6 @@ def hostile_like(tensor: torch.Tensor, kind: str, seed: int) -> torch.Tensor:
     """A tensor that lies as one of real numbers does, with other elements.
 
     Args:
-        kind: One of ``HOSTILE``.
         seed: Another one gives others.
     """
     reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)])

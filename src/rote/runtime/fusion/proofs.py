@@ -114,7 +114,6 @@ class OperationProof:
         signature: What it is to prove.
         operation: The operation, on tensors of one dimension.
         types: The types of the tensors that both are given.
-        count: Elements of each.
         trials: How many times they are given others, or the same in another layout.
         looks: How the tensors lie, where they are not all of one dimension.
     """

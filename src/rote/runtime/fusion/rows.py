@@ -35,8 +35,6 @@ class RowOrder:
     """How the rows of a matrix are added up.
 
     Attributes:
-        columns: Elements of each.
-        lanes: Lanes of each.
         vectors: Whether the elements that a lane loads at once are neighbours.
     """
 

@@ -135,8 +135,6 @@ class FollowedCall:
         places: Where numbers are found; those of known calls come first.
         kinds: What those are that it was given, by the number of their place.
         reads: The numbers that it has read, in order.
-        outcomes: What expressions have given.
-        cells: What expressions are computed for.
         steps: All that it computed, which might raise, in order.
         taken: Which of its reads at a position are at one that changes, with the way to them.
         before_draws: How many values it has read before it drew the last number.
@@ -154,9 +152,6 @@ class FollowedCall:
 
 class Computation:
     """What a recording computes from numbers that change.
-
-    Args:
-        reading: Reads of numbers that change.
 
     Attributes:
         places: Where numbers are found.

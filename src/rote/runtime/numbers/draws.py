@@ -149,12 +149,7 @@ class DrawnValues:
 
 @dataclass(frozen=True, eq=False)
 class DrawnNumber:
-    """One of the numbers that a draw gives.
-
-    Attributes:
-        drawn: What it gives.
-        index: Which of them.
-    """
+    """One of the numbers that a draw gives."""
 
     drawn: DrawnValues
     index: int

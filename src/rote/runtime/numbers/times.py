@@ -73,13 +73,7 @@ def undefined_at(expression: Expression) -> Iterable[Expression] | None:
 
 
 class LateCell(NumberCell):
-    """A number in what a call leaves behind that is computed when that is handed out, once in a call.
-
-    Args:
-        expression: How.
-        turn: The number of the present call.
-        given: The numbers that it was given.
-    """
+    """A number in what a call leaves behind that is computed when that is handed out, once in a call."""
 
     __slots__ = ("_at", "_expression", "_given", "_turn", "_value")
 

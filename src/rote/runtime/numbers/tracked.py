@@ -81,12 +81,7 @@ _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytear
 
 @dataclass(frozen=True)
 class Computed:
-    """A number in operands, in what a tensor is made of, or in a result, that each replay computes.
-
-    Attributes:
-        expression: How.
-        cell: Where a replay finds it.
-    """
+    """A number in operands, in what a tensor is made of, or in a result, that each replay computes."""
 
     expression: Expression
     cell: NumberCell = field(compare=False)
@@ -119,7 +114,6 @@ class LentCell(NumberCell):
     """What a call leaves behind that is computed from arrays of its tensors: when that is handed out.
 
     Args:
-        expression: How.
         given: The numbers that the present call was given.
         orders: Which of those are arrays of tensors: how many others were made before.
     """

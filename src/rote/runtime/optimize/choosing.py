@@ -64,8 +64,6 @@ class Choosing:
 
     Args:
         base: What it is captured from before.
-        near: Bits may be others.
-        on_host: The stretch runs on the host.
     """
 
     def __init__(self, node: Node, base: Composition, *, near: bool, on_host: bool) -> None:

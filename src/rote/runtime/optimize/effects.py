@@ -60,7 +60,6 @@ class Effects:
 
     Attributes:
         runs: Its captured operations that launch something or make memory, by segment, as indices.
-        touched: What they touch.
         made: The operation that makes each storage.
         written: How often each storage is written besides.
         draws: Operations that draw random numbers.

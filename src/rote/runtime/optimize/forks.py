@@ -33,12 +33,7 @@ _MOST_ELEMENTS = 1 << 20
 
 
 class Concurrent(NamedTuple):
-    """Items of a segment, in order, of which some run at the same time as the others.
-
-    Attributes:
-        first: Those that run on the stream of the segment.
-        second: Those that run on the other one.
-    """
+    """Items of a segment, in order, of which some run at the same time as the others."""
 
     first: tuple[Item, ...]
     second: tuple[Item, ...] = ()

@@ -43,9 +43,6 @@ class Composition:
     """What a stretch is captured from.
 
     Attributes:
-        short: What is left of it.
-        schedule: What runs of that.
-        fused: What they calculate; None if there are none.
         probed: The operations that are not proved.
     """
 

@@ -73,7 +73,6 @@ def improve(
     Args:
         nodes: The way, from the root.
         before: What it has changed, as that was.
-        bounds: What may be done.
     """
     memory, tiers = recording.memory, recording.tiers
     if memory is None:

@@ -73,11 +73,7 @@ class _Handing(TorchDispatchMode):
 
 @dataclass(frozen=True)
 class AlternativeRunner:
-    """Runs what an alternative consists of.
-
-    Attributes:
-        device: Where kernels are found.
-    """
+    """Runs what an alternative consists of."""
 
     session: Session | RunningSession
     device: DeviceKernels

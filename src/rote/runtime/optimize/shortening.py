@@ -75,7 +75,6 @@ class ShortStretch:
 
     Attributes:
         once: Operations whose results are kept, by index.
-        runs: What is left of each segment.
         same: The storage that has the contents of another one, which is not made.
         before: How many operations there were.
         removed: How many each rule has removed.

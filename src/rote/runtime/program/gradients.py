@@ -49,7 +49,6 @@ class GradientEffect:
     """A parameter whose ``.grad`` a call replaces.
 
     Attributes:
-        parameter: The parameter, weakly.
         static: The gradient in the recording's memory; None if the call clears the slot. Of a sharded one it
             is the part that this process has.
         storage: The static memory, kept to count its owners.

@@ -155,7 +155,6 @@ class Guesses:
         """Choose what a recording that is about to be made uses in place.
 
         Args:
-            bound: Spots that the recording is bound to.
             written: First members of the groups that the callable was seen to write.
             persistent: Where an earlier call's arguments lay, by first member.
         """
@@ -204,11 +203,7 @@ def group_members(call: Call) -> list[list[int]]:
 
 
 def named_inputs(call: Call, leaves: tuple[Any, ...]) -> list[tuple[int, int]]:
-    """The arguments that name the memory of a call's inputs, each with the element from which offsets count.
-
-    Args:
-        leaves: What stands for its argument leaves.
-    """
+    """The arguments that name the memory of inputs, each with the element from which offsets count."""
     found: list[tuple[int, int]] = []
     for members in group_members(call):
         handles = {leaves[member].untyped_storage()._cdata for member in members}

@@ -70,7 +70,6 @@ class Switch(NamedTuple):
     """What a wrapper around a function tells Dynamo to do while the function runs.
 
     Attributes:
-        function: What the wrapper calls.
         backend: Whose compiled code runs; None if frames run as they are.
         context: Wraps another function in the same way.
         plain: Dynamo does nothing but look for code compiled for this backend, or nothing at all.

@@ -555,8 +555,6 @@ class SwitchPlaces(NamedTuple):
     """Where the switches lie in ``at::Context``, as ``ATen/Context.h`` declares it, in bytes.
 
     Attributes:
-        address: Of the object.
-        first: The first byte of the switches.
         end: Behind the last one that an accessor reads.
         flags: Switches of one byte, by the name of the accessor.
         table: The table of precisions, a ``std::unordered_map``.

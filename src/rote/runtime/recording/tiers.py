@@ -41,7 +41,6 @@ class Removed:
     Attributes:
         before: Operations that launched something.
         after: What is left of them, with the copies to where others read their results.
-        shown: Those copies.
         by_rule: Operations that each rule has removed.
         outside: Operations left that depend on parameters and other state alone.
     """
@@ -59,8 +58,6 @@ class FusedOperations:
 
     Attributes:
         launches: How often such a kernel is launched.
-        distinct: How many of them there are.
-        operations: Operations that they calculate.
         refused: Why no kernel may calculate an operation, by its index: what is not proved to give the same
             bits on this device runs alone.
         probed: How many of the operations are not proved, but probed.
@@ -96,7 +93,6 @@ class AlternativeUses:
     Attributes:
         replaced: The operations, by index.
         refused: Why alternatives are not used, by index: a reason for the name of each.
-        near: Bits may be others.
         trial: What this differs in from the tier before, if that had alternatives as well; else empty.
     """
 
@@ -125,10 +121,8 @@ class ExactStretch:
 
     Attributes:
         plain: Its steps before: as they were captured, or those of an earlier exact stretch.
-        captured: Its steps as they were captured.
         exact: The steps that leave the same bits in the same memory.
         removed: What is missing from them.
-        session: The capture of those.
         kept: Memory of what was computed once.
         contents: What each of its own segments runs, in order.
         fused: What kernels calculate; None if each operation runs by itself.
@@ -165,7 +159,6 @@ class TierTrial:
             ``"near"``.
         what: What it differs in from the tier before, if it is of the same kind.
         figures: Both times; None if nothing was measured.
-        kept: It stays.
     """
 
     tier: str

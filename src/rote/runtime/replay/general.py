@@ -27,7 +27,6 @@ class Replayed(NamedTuple):
         node: The last node that was replayed.
         path: The values that the host read on the way.
         template: The result; None if ``node`` ends in a value that leads nowhere recorded.
-        unseen: That value.
     """
 
     node: Node

@@ -104,7 +104,6 @@ class ReplayWriter:
 
     Args:
         recording: The recording, which has just been replayed.
-        call: That call.
         general: The general path of the key.
         finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.

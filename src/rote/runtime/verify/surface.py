@@ -55,7 +55,6 @@ class Moment:
 
     Attributes:
         contents: A copy of each span, if they were copied.
-        gradients: The tensor in each slot.
         copied: Slots whose tensor here is a copy: it is copied once more when it is put back.
     """
 

@@ -173,7 +173,6 @@ class GradientWalk:
     """Computes gradients through a recorded call's graph, any number of times.
 
     Args:
-        results: The recorded results with their graph.
         targets: The nodes of the static arguments and leaves that may get a gradient.
         leaves: The static arguments and parameters that they stand for; parameters are held weakly.
         arguments: How many of them are static arguments; these come first.

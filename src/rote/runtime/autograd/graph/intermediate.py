@@ -189,7 +189,6 @@ class ResultGroup(NamedTuple):
     """Results that a backward frees together.
 
     Attributes:
-        results: Their numbers.
         targets: Numbers of the targets that get gradients from them.
         keeps: Their graph saved tensors; without any it may be walked again and again, as in eager.
     """

@@ -85,11 +85,7 @@ def shared_results(template: Template) -> str | None:
 
 
 def related(template: Template, tensors: list[Any]) -> Template:
-    """The template of a result, with the relations of tensors that share a memory; it has none yet.
-
-    Args:
-        tensors: The leaves of the result.
-    """
+    """The template of a result, with the relations of tensors that share a memory; it has none yet."""
     shared: dict[int, list[int]] = {}
     for position, leaf in enumerate(template.leaves):
         if leaf.kind == OWN:
@@ -176,7 +172,6 @@ def _adds_up_alike(
     if each view is cut directly from the base; where no two of them overlap, the order does not matter.
 
     Args:
-        base: What they are views of.
         views: Those that require grad.
         results: All results that require grad.
         alone: The base is not among them.

@@ -45,7 +45,6 @@ class Deadline:
     """The time limit of one device.
 
     Args:
-        make_event: Makes an event of the device.
         is_idle: Whether a stream, by its handle, and that of recordings have nothing left to do.
         clock: Seconds that have passed.
         end: Called with a text where nothing has come for too long.

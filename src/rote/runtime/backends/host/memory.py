@@ -27,7 +27,6 @@ class HostMemory:
     """Where each block of one finished recording lies: at an offset of the arena, or in a storage of its own.
 
     Attributes:
-        nbytes: Of the arena.
         kept_bytes: Of the storages that keep memory of their own.
     """
 

@@ -41,8 +41,6 @@ class Store(NamedTuple):
     """A result to copy where it belongs.
 
     Attributes:
-        path: Which result.
-        target: Where to.
         span: Of a result whose elements overlap: copy so many elements of its memory, as it lies, from this
             offset in its storage.
     """

@@ -16,11 +16,7 @@ _PLAIN = frozenset({int, float, bool})
 
 @dataclass(frozen=True)
 class BuiltNumbers:
-    """A number, or lists of numbers, some of which replays compute.
-
-    Attributes:
-        values: The numbers, with those that are computed as such.
-    """
+    """A number, or lists of numbers, some of which replays compute."""
 
     values: Any
 

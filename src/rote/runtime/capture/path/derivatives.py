@@ -31,7 +31,6 @@ class Formula:
 
     Attributes:
         takes: Which number of the forward operation an operand is.
-        unused: Numbers that the formula does not have.
         apart: Numbers with a value for which the formula has other operations.
         below: Operands that are a number less one; both are floats.
     """

@@ -52,7 +52,6 @@ class HostReads:
         """Compare a read, read, and go along the edge.
 
         Args:
-            run: Reads now.
             keep: Makes a function that reads again at a replay.
             shaped: The edge is the shape of the result, not its value.
             rule: Why it cannot be captured, if not for the usual reason.

@@ -44,7 +44,6 @@ class TakenView:
     """A view that begins at a position which changes.
 
     Attributes:
-        base: What it looks at.
         position: The number; in a call that follows none, as it is.
         step: Elements between two positions.
         rest: Elements behind the position at which it begins.
@@ -68,9 +67,7 @@ class LyingElements(NamedTuple):
     """What lies in such a view at a moment.
 
     Attributes:
-        flat: Its base, element by element.
         places: The elements of the base from the first one of the view to its last one.
-        lies: A copy of those.
         looked: The copy, looked at as the view looks.
     """
 

@@ -167,7 +167,6 @@ class EarlierFacts:
 
         Args:
             calls: How many calls it has had.
-            codes: What they ran.
             end: Why nothing comes of it, if so.
         """
         with self._apart() as store:

@@ -20,7 +20,6 @@ class ReasonFacts:
     """A reason of an earlier process.
 
     Attributes:
-        code: Code of the rule.
         message: What happened, with the values that mattered.
         where: ``file:line`` of the user's line, as it was then; empty if it was not known.
         remedy: What to do about it.
@@ -61,10 +60,8 @@ class StateFacts:
     Attributes:
         ways: A digest of the operations on each way: operators, operands, shapes, types and sources.
         operations: The operations of the first way as text, as many as are kept.
-        count: How many there are.
         conditions: Plain values and tensors that calls found, by source.
         islands: What runs between two segments, with its line and the code of the rule.
-        segments: How many segments there are.
         exact: The exact tier has won.
         kernels: How many kernels of rote's own it launches.
         replay_us: What a replay took; None if it was not measured.

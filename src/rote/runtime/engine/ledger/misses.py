@@ -10,11 +10,7 @@ FREE_MISSES = 2
 
 
 class Misses:
-    """Calls of one key that none of its recordings answers.
-
-    Args:
-        ledger: Of the callable.
-    """
+    """Calls of one key that none of its recordings answers."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger

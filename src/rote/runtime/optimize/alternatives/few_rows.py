@@ -41,7 +41,6 @@ class FewRowsTile(NamedTuple):
         rows: 1, or a power of two from 16 on.
         columns: Of the matrix.
         width: Numbers of each of them.
-        warps: Warps of a program.
         stages: Steps along the columns that are on their way or at work.
         parts: In how many parts the columns are cut.
     """
@@ -100,9 +99,7 @@ class FewRows:
     """What the kernels of a product depend on.
 
     Attributes:
-        rows: Rows of the product.
         width: Numbers that are multiplied and added up for each of its own.
-        columns: Columns of the product.
         dtype: The type of all operands.
         row_step: Numbers from one row to the next.
         column_step: Numbers from one column of the matrix to the next.

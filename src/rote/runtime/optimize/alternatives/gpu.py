@@ -16,8 +16,6 @@ class GpuProperties(NamedTuple):
     """What a kernel is chosen by.
 
     Attributes:
-        capability: Compute capability, such as 90.
-        units: Multiprocessors.
         shared_bytes: Shared memory that a program may have.
     """
 

@@ -37,7 +37,6 @@ class AttentionTile:
     Attributes:
         rows: Queries, of all heads that share keys and values; 16 or more.
         keys: Keys; 16 or more.
-        warps: Warps of a program.
         stages: Blocks of keys that are on their way or at work.
     """
 
@@ -98,12 +97,7 @@ class Problem(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """A tile, and how many of its blocks of keys a part has.
-
-    Attributes:
-        steps: Blocks of keys of a part.
-        parts: How many parts there are.
-    """
+    """A tile, and how many of its blocks of keys a part has."""
 
     tile: AttentionTile
     steps: int

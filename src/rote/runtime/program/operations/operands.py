@@ -52,7 +52,6 @@ class Drawn:
 
     Args:
         order: The number of its state, among the states to which the call has set generators.
-        seed: The last seed.
         state: The state at its first draw; of a generator from outside, where the call has set it.
         identity: The identity of the object, if it is known to live outside.
         number: The argument that it is, if each call may have another one.
@@ -106,9 +105,7 @@ class ArrayMemory(NamedTuple):
     """Memory of a numpy array that was made outside, which is read again at each replay.
 
     Attributes:
-        address: Where it begins.
         dtype: Type of its elements, as numpy writes it, or as PyTorch does where it has become a tensor.
-        shape: Sizes.
         stride: Strides of the tensor over it; None for the array itself.
     """
 

@@ -20,7 +20,6 @@ class Look(Alike):
     """Metadata of a tensor without its offset.
 
     Attributes:
-        stride: Strides in elements.
         integer: Its type is one of seeds of random numbers.
         guesses: How results looked whose first operand looked like this, by the name of the operation and the
             position of the result. The next one may look otherwise.

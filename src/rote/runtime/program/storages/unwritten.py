@@ -27,11 +27,7 @@ REMEDY = (
 
 
 class Unwritten:
-    """The storages of a call that no operation has written.
-
-    Attributes:
-        makers: The operation that made each of them.
-    """
+    """The storages of a call that no operation has written."""
 
     def __init__(self, storages: StorageTable) -> None:
         self._storages = storages

@@ -63,7 +63,6 @@ def with_prologue(function: Any, own: CodeType, answering: Answering, nothing: A
     """The code of a method ``(self, *args, **kwargs)`` with a prologue; None where it cannot be made.
 
     Args:
-        own: Its own code.
         answering: Who is asked.
         nothing: What it gives for a call that the method is to make.
     """

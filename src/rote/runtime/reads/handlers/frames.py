@@ -53,7 +53,6 @@ class FrameCheck:
     """Asks Dynamo's guards whether they still choose a frame's code.
 
     Attributes:
-        frame: The code, with its guards.
         kept: Variables as they are, stand-ins for tensors among them.
         objects: Other variables, weakly: a recording keeps no model alive.
         dispatched: Whether ``__torch_function__`` was called then. It makes no difference to the code, but

@@ -65,7 +65,6 @@ class Trace:
 
     Attributes:
         outside: The objects that were there before it, and what it reads of them.
-        classes: What it reads of classes.
         running: The code that runs, and what is not known of it.
         numbers: What of them changes from call to call, if anything does.
         followed: What becomes of these.
