@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from rote.bench import machine as bench_machine
-from rote.bench.profile.times import p99
+from rote.bench.profile.measure import p99
 
 Call = Callable[[], object]
 

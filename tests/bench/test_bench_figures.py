@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 import torch
 
-from rote.bench.profile.times import p99
+from rote.bench.profile.measure import p99
 from rote.bench.report import COLD_US, BenchReport, BenchRow, first_fast_call
 from rote.bench.table import cells, columns, headline, remarks
 from rote.bench.worker import memory as bench_memory

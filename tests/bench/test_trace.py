@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.base.location import Site
-from rote.bench.profile.costs import PAST, sums
-from rote.bench.profile.inside import by_name, in_marked, inside
+from rote.bench.profile.costs import PAST, by_name, in_marked, inside, sums
 from rote.bench.profile.mode import AskedOperation, AskingMode
 from rote.bench.profile.trace import ProfilerTrace, TraceSpan, covered, outermost, read
 

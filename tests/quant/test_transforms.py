@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote import OptionError
-from rote.quant.numerics.permutations import alternating, column_energy, zigzag
 from rote.quant.numerics.rotations import (
     block_basis,
     completed_basis,
@@ -18,6 +17,7 @@ from rote.quant.numerics.rotations import (
     greedy_rotation,
     hadamard,
 )
+from rote.quant.numerics.search import alternating, column_energy, zigzag
 from rote.quant.numerics.transforms import Chain, Permutation, Rotation, Smoothing
 
 few = settings(max_examples=25, deadline=None)

@@ -1,7 +1,6 @@
 """The base of every layer, on the standard library alone: errors, source locations, settings."""
 
 from . import picture
-from .address import identity
 from .collector import COLLECTOR
 from .errors import (
     CaptureError,
@@ -15,7 +14,7 @@ from .errors import (
     VerificationError,
 )
 from .floats import bits_of, complex_of, float_bits, float_of
-from .instances import is_instance
+from .instances import identity, is_instance
 from .location import (
     NOWHERE,
     TORCH_NEEDS,

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple
 
-from .address import identity
+from .instances import identity
 
 TORCH_NEEDS = (
     "sympy", "mpmath", "networkx", "jinja2", "typing_extensions.py", "filelock", "fsspec", "triton", "numpy",

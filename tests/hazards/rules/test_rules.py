@@ -10,7 +10,7 @@ import pytest
 from rote.base.location import NOWHERE, Site
 from rote.hazards import rules
 from rote.hazards.rules import RULES, Reason, reason
-from rote.hazards.rules.documentation import parsed
+from rote.hazards.rules.rule import parsed
 
 
 def test_codes():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rote.base.errors import OptionError
-from rote.runtime.memory.sizes import format_size, parse_size
+from rote.runtime.memory.budget import format_size, parse_size
 
 
 @pytest.mark.parametrize(

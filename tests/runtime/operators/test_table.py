@@ -26,11 +26,10 @@ from rote.runtime.capture.overloads import Overload
 from rote.runtime.capture.placed import Placer
 from rote.runtime.capture.stores import without_copies
 from rote.runtime.capture.zeros import on_zeros
-from rote.runtime.operators import table as module
+from rote.runtime.operators import facts as module
 from rote.runtime.operators.boundaries import Placement, place
-from rote.runtime.operators.facts import facts_of
+from rote.runtime.operators.facts import facts_of, rows_with, table
 from rote.runtime.operators.operands import read_operands, written_operands
-from rote.runtime.operators.table import rows_with, table
 from rote.runtime.operators.transfers import wait_operator
 from rote.testing import compare
 

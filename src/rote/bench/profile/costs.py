@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ...base import NOWHERE, Site, cut
-from .mode import AskedOperation, AskingMode
-from .trace import ProfilerTrace
+from .mode import MARK, AskedOperation, AskingMode
+from .trace import ProfilerTrace, outermost
 
 AFTER = "after the last operation"
 PAST = "past the dispatcher"
@@ -109,3 +109,35 @@ def _sorted(found: dict[str, _Sum], on_gpu: bool) -> tuple[OperationCost, ...]:
 
 def _place(site: Site) -> str:
     return "no line of the user" if site is NOWHERE else str(site)
+
+
+def inside(calls: list[ProfilerTrace], marked: ProfilerTrace, asked: list[AskedOperation]) -> list[float]:
+    """Microseconds inside each operation, the least of all plain calls; 0 for a view."""
+    found = in_marked(marked, len(asked))
+    numbers: dict[str, list[int]] = {}
+    for number, each in enumerate(asked):
+        numbers.setdefault(each.name, []).append(number)
+    plain = [by_name(call, set(numbers)) for call in calls]
+    for name, places in numbers.items():
+        times = [each[name] for each in plain if len(each.get(name, ())) == len(places)]
+        for at, number in enumerate(places):
+            found[number] = min((each[at] for each in times), default=found[number])
+    return [0.0 if each.view else time for each, time in zip(asked, found, strict=True)]
+
+
+def by_name(call: ProfilerTrace, names: set[str]) -> dict[str, list[float]]:
+    """Times of the operations that have one of the names, without those nested in another of them."""
+    found: dict[str, list[float]] = {}
+    for span in outermost([span for span in call.operations if span.name in names]):
+        found.setdefault(span.name, []).append(span.length)
+    return found
+
+
+def in_marked(marked: ProfilerTrace, number: int) -> list[float]:
+    """Times inside the ``number`` ranges of a marked call: of the operations right below each."""
+    owners = marked.owners()
+    found = [0.0] * number
+    marks = {span.id for span in marked.ranges if span.name.startswith(MARK)}
+    for span in outermost([span for span in marked.operations if span.id in owners and span.id not in marks]):
+        found[owners[span.id]] += span.length
+    return found

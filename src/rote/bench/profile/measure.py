@@ -19,20 +19,19 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy
 import torch
 from torch.profiler import ProfilerActivity, record_function
 
 from ...base import MisuseError, OptionError, Site
 from ...runtime.objects import is_graphed
-from .costs import sums
-from .inside import inside
+from .costs import inside, sums
 from .mode import MARK, AskingMode
 from .result import Profile
-from .times import p99, refuse_unread
 from .torch_private import profiler_is_running
 from .trace import CALL, DONE, MARKED, ProfilerTrace, covered, outermost, read
 
@@ -227,3 +226,25 @@ def _packed(events: dict[str, Any], labels: list[str]) -> bytes:
 
 def _name(fn: Callable[..., Any]) -> str:
     return getattr(fn, "__qualname__", None) or type(fn).__name__
+
+
+def p99(times: Sequence[float]) -> float:
+    """The 99th percentile: the least time that 99 % of them do not exceed; of fewer than 100 the longest."""
+    return float(numpy.percentile(times, 99, method="inverted_cdf"))
+
+
+def refuse_unread(result: Any) -> None:
+    """Raise a MisuseError for a generator or a coroutine: its code has not run yet."""
+    if isinstance(result, Coroutine):
+        result.close()  # or Python warns that nobody awaited it
+        instead = "runs it to its end, as lambda *args: asyncio.run(fn(*args))"
+    elif isinstance(result, AsyncGenerator):
+        instead = "reads it to its end, in a coroutine for asyncio.run"
+    elif isinstance(result, Generator):
+        instead = "reads it to its end, as lambda *args: list(fn(*args))"
+    else:
+        return
+    kind = type(result).__name__
+    article = "an" if kind.startswith("a") else "a"
+    found = f"the callable returned {article} {kind}, which has run nothing yet"
+    raise MisuseError(f"{found}: measure a function that {instead}")

@@ -2,8 +2,7 @@
 
 from . import torch_private
 from .invented import LARGEST, Inventor, host_copy, nested
-from .standins import StandIns, is_module_dict, refuse_lazy
-from .storages import FakeMemory
+from .standins import FakeMemory, StandIns, is_module_dict, refuse_lazy
 from .torch_private import (
     PRETENDED,
     FakeTensor,

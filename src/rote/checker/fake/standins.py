@@ -12,7 +12,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from types import FunctionType
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
@@ -22,8 +22,45 @@ from ...runtime.arguments import assign
 from ...runtime.conditions import Slot, slots_in
 from ...runtime.objects import is_users
 from ...runtime.state import ITEM, mentions_of
-from .storages import FakeMemory, FakeStorages
 from .torch_private import PRETENDED, FakeTensor, fake_device
+
+T = TypeVar("T")
+
+
+class FakeStorages(Generic[T]):
+    """Values of storages, by the tensors that lie in them; a tensor that is not strided has none."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[torch.UntypedStorage], T]] = {}
+
+    def put(self, tensor: torch.Tensor, value: T) -> None:
+        """Give the memory of a tensor a value."""
+        if tensor.layout is torch.strided:
+            storage = tensor.untyped_storage()
+            self._known[storage._cdata] = (weakref.ref(storage), value)
+
+    def get(self, tensor: torch.Tensor) -> T | None:
+        """The value of the memory of a tensor, None if it has none."""
+        if not self._known or tensor.layout is not torch.strided:
+            return None
+        reference, value = self._known.get(tensor.untyped_storage()._cdata, (None, None))
+        return value if reference is not None and reference() is not None else None
+
+    def __contains__(self, tensor: torch.Tensor) -> bool:
+        return self.get(tensor) is not None
+
+    def update(self, others: FakeStorages[T]) -> None:
+        """Take over what others know of living memory."""
+        self._known.update((key, each) for key, each in others._known.items() if each[0]() is not None)
+
+
+class FakeMemory(FakeStorages[bool]):
+    """A set of storages, asked for by the tensors that lie in them."""
+
+    def add(self, tensor: torch.Tensor) -> None:
+        """Add the memory of a tensor."""
+        self.put(tensor, True)
+
 
 _TABLES = frozenset({"_parameters", "_buffers", "_modules"})
 """Attributes of a module with what ``.to()`` moves."""

@@ -15,9 +15,18 @@ from typing import Any
 from torch import nn
 
 from ...api import Graphed
-from ..methods import Hook
-from .library import LEROBOT
+from ..methods import Hook, Library
 from .training import CroppedBefore, LatentApart
+
+LEROBOT = Library(
+    "lerobot 0.4.4 and 0.6.1",
+    "compile_model=False",
+    {"base_model": "PeftModel", "module": "DistributedDataParallel", "_orig_mod": "OptimizedModule"},
+    lambda owner: (
+        f"pass a policy of type {', '.join(KINDS)}; of any other, graph the method that calculates a chunk: "
+        "policy.model.METHOD = rote.graph(policy.model.METHOD)"
+    ),
+)
 
 Graph = Callable[[Callable[..., Any]], Graphed]
 
@@ -86,4 +95,4 @@ KINDS = {
     "pi05": _FLOW,
     "smolvla": _FLOW,
 }
-"""By the type of a policy."""
+"""By the type of a policy, as lerobot's configurations call it."""

@@ -16,8 +16,7 @@ from typing import Any, TypeVar, Unpack
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
 from ..methods import Hook, held_by
-from .kinds import KINDS, PolicyKind
-from .library import LEROBOT
+from .kinds import KINDS, LEROBOT, PolicyKind
 
 _T = TypeVar("_T")
 _CALLER = "graph_policy"

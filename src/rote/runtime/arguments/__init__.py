@@ -1,7 +1,7 @@
 """The arguments of a call: leaves, keys, and the modes around it."""
 
 from .admission import Admission
-from .ambient import explain_ambient, is_captured, read_ambient
+from .ambient import explain_ambient, is_captured, read_ambient, tracing
 from .bits import bytes_of, numbers_of, sharing
 from .bound import (
     APPENDED,
@@ -84,4 +84,3 @@ from .opened import (
 from .places import StatePlace, can_be_carried, holds_tensors, place_of
 from .source import NOT_MINE, Source
 from .switches import Switches, read_switches
-from .traced import tracing

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import torch
 
 from ..pytorch import default_device, is_capturing
 from .switches import read_switches
+
+tracing: ContextVar[bool] = ContextVar("rote_tracing", default=False)
+"""Whether a call is being traced in this context; wrappers called inside are plain then."""
+
 
 _NAMES = ("grad mode", "inference mode", "default dtype", "autocast", "current device", "default device",
           "anomaly detection", "backend switches")  # fmt: skip

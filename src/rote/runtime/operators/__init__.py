@@ -2,7 +2,7 @@
 
 from .boundaries import Placement, place, rule_of
 from .compiled import REGIONS, RegionOperands, call_of_region, is_region, is_region_named
-from .facts import Facts, facts_of, is_named, overload_named, short
+from .facts import Facts, facts_of, is_named, overload_named, rows_with, short
 from .operands import (
     PLAIN_VALUES,
     filled_in,
@@ -15,6 +15,5 @@ from .operands import (
     written_operands,
     written_values,
 )
-from .table import rows_with
 from .torch_private import composite_call, schema_of
 from .transfers import synchronize_operator, wait_operator

@@ -3,15 +3,41 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+import tomllib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import torch
 
-from .table import Row, row_of
 from .torch_private import schema_of
+
+Row = Mapping[str, str]
+"""Facts of one operator, each with its reason; the head of the file explains the words."""
+
+
+@cache
+def table() -> Mapping[str, Mapping[str, Row]]:
+    """The rows by namespace and name."""
+    return tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
+
+
+def row_of(name: str) -> Row:
+    """What the table says of an overload: of its namespace, of all overloads of the name, and of itself."""
+    namespace, _, rest = name.partition("::")
+    packet, _, overload = rest.partition(".")
+    rows, found = table().get(namespace, {}), dict[str, str]()
+    for key in ("*", packet, f"{packet}.{overload or 'default'}"):
+        found.update(rows.get(key, {}))
+    return found
+
+
+def rows_with(fact: str) -> Iterator[tuple[str, str]]:
+    """PyTorch's own operators with a fact in the table, each with what stands beside the fact."""
+    return ((name, row[fact]) for name, row in table()["aten"].items() if fact in row)
+
 
 _VALUES = frozenset({"bool", "int", "float", "number", "Scalar"})
 _SIZES = frozenset({"SymBool", "SymInt", "SymFloat"})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from rote.runtime.backends.host import torch_private as compat
 from rote.runtime.backends.host.operations import writer_of
-from rote.runtime.operators.table import rows_with
+from rote.runtime.operators.facts import rows_with
 
 aten = torch.ops.aten
 INTO = {f"aten::{name.removesuffix('.default')}": into for name, into in rows_with("into")}

@@ -25,19 +25,43 @@ So false facts cost time. They come from files, and nobody relies on who wrote t
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from types import CodeType
+from typing import Any, Protocol, TypeVar
 
 from ....hazards.rules import Reason
 from ...arguments import Call
 from ...conditions import ChangingNumbers
 from ...recording import Recording
 from ...state import ATTRIBUTE, CELL, ITEM, Reads
-from .fact_store import FactStore, RanCode
 from .facts import KeyFacts, ReasonFacts, StateFacts, VerdictFacts
 from .texts import KeyName, facts_of, hide_strings
+
+RanCode = Mapping[CodeType, Mapping[str, Any]]
+"""Code that calls have run, with its globals."""
+
+
+class FactStore(Protocol):
+    """Keeps the facts of one callable. Nothing here raises: what cannot be kept or read is said in a note."""
+
+    def find(self, key: KeyName) -> KeyFacts | None:
+        """What is known of a key, in so far as it may hold for this process."""
+        ...
+
+    def keep(self, key: KeyName, facts: KeyFacts, codes: RanCode) -> None:
+        """Keep what this process has found; ``codes`` are what its calls have run."""
+        ...
+
+    def note(self, text: str) -> None:
+        """The report says this once."""
+        ...
+
+    def hide(self, text: str) -> str:
+        """What stands for a text that is not to be kept: a digest and a length."""
+        ...
+
 
 MOST_STATES = 8
 """States whose facts are kept, those of earlier processes included."""
