@@ -28,7 +28,7 @@ import torch
 from ...base import float_bits
 from ..program import Look, Number, Operand, Operation, Token
 from . import functions as fn
-from .elements import ELEMENTS, calculated_in
+from .elements import ELEMENTS
 from .functions import Function
 
 if TYPE_CHECKING:
@@ -79,19 +79,6 @@ def _is_clear(operand: Operand) -> bool:
     return isinstance(operand, Token) or is_number(operand)
 
 
-def _in_arithmetic(calculation: Calculation, operand: Operand, common: torch.dtype) -> int:
-    """An operand of arithmetic: a tensor is rounded to the common type first, a number is not."""
-    inner = calculated_in(common)
-    if isinstance(operand, Number):
-        return calculation.operand(operand, inner)
-    return calculation.converted(calculation.operand(operand, common), inner)
-
-
-def _rounded_first(calculation: Calculation, operand: Operand, common: torch.dtype) -> int:
-    """An operand that is rounded to the common type, number or not."""
-    return calculation.converted(calculation.operand(operand, common), calculated_in(common))
-
-
 def _no_truth(dtype: torch.dtype) -> None:
     if dtype is torch.bool:
         raise NoKernelError("it calculates with truth values")
@@ -102,6 +89,24 @@ def _real(dtype: torch.dtype) -> None:
         raise NoKernelError("it calculates with whole numbers")
 
 
+def _in_arithmetic(rule: Rule, *, real: bool = True) -> Rule:
+    """A rule that gives its result in the type of arithmetic; it is rounded to its own type at the end.
+
+    Args:
+        real: It is one for real numbers alone.
+    """
+
+    def write(calculation: Calculation) -> int:
+        (_real if real else _no_truth)(calculation.result)
+        return calculation.converted(rule(calculation), calculation.result)
+
+    return write
+
+
+def _takes_options(calculation: Calculation, known: int = 1) -> bool:
+    return len(calculation.operation.operands) > known or bool(calculation.operation.named)
+
+
 # ---------------------------------------------------------------------- rules
 
 
@@ -110,24 +115,24 @@ def _arithmetic(function: Function, *, swapped: bool = False, alpha: bool = Fals
 
     def write(calculation: Calculation) -> int:
         left, right = _operands(calculation, 2)
-        _no_truth(calculation.result)
         if not calculation.result.is_floating_point and any([
             isinstance(each, Number) and each.kind is float for each in (left, right)
         ]):  # fmt: skip
             raise NoKernelError("a real number is taken as a whole one")
         rounds = alpha and calculation.on_host  # sums of the host round a number to the common type
-        taken = _rounded_first if rounds else _in_arithmetic
-        values = [taken(calculation, each, calculation.result) for each in (left, right)]
+        values = [(calculation.rounded if rounds else calculation.given)(each) for each in (left, right)]
         if swapped:
             values.reverse()
         factor = _factor_of(calculation.operation, "alpha", 2) if alpha else _ONE
         if factor.value == 1:
-            made = calculation.calculated(function, values, calculated_in(calculation.result))
-        else:
-            made = _sum_with_factor(calculation, values, factor, negated=function is fn.SUBTRACT)
-        return calculation.converted(made, calculation.result)
+            return calculation.made(function, *values)
+        _real(calculation.result)
+        times = calculation.given(factor)
+        if function is fn.SUBTRACT:
+            times = calculation.made(fn.NEGATE, times)
+        return calculation.made(fn.MULTIPLY_AND_ADD, values[1], times, values[0])
 
-    return write
+    return _in_arithmetic(write, real=False)
 
 
 def _factor_of(operation: Operation, name: str, place: int) -> Number:
@@ -139,86 +144,52 @@ def _factor_of(operation: Operation, name: str, place: int) -> Number:
     return found
 
 
-def _sum_with_factor(
-    calculation: Calculation, values: Sequence[int], factor: Number, *, negated: bool
-) -> int:
-    """The first operand, and the second one times a factor."""
-    _real(calculation.result)
-    inner = calculated_in(calculation.result)
-    times = calculation.operand(factor, inner)
-    if negated:
-        times = calculation.calculated(fn.NEGATE, (times,), inner)
-    return calculation.calculated(fn.MULTIPLY_AND_ADD, (values[1], times, values[0]), inner)
-
-
 def _sum_with(function: Function) -> Rule:
     """The first operand, and a product or quotient of the others times a factor."""
 
     def write(calculation: Calculation) -> int:
-        operands = _operands(calculation, 3)
-        _real(calculation.result)
-        inner = calculated_in(calculation.result)
-        factor = calculation.operand(_factor_of(calculation.operation, "value", 3), inner)
-        base, left, right = [_in_arithmetic(calculation, each, calculation.result) for each in operands]
-
-        def made(function: Function, *values: int) -> int:
-            return calculation.calculated(function, values, inner)
-
+        made, operands = calculation.made, _operands(calculation, 3)
+        factor = calculation.given(_factor_of(calculation.operation, "value", 3))
+        base, left, right = map(calculation.given, operands)
         if not calculation.on_host:
             found = made(fn.MULTIPLY_AND_ADD, factor, made(function, left, right), base)
-            if function is fn.MULTIPLY:  # times 1 is another kernel
-                is_one = calculation.calculated(
-                    fn.EQUAL, (factor, calculation.operand(_ONE, inner)), torch.bool
-                )
-                found = made(fn.WHERE, is_one, made(fn.MULTIPLY_AND_ADD, left, right, base), found)
-        elif function is fn.MULTIPLY:
-            found = made(fn.MULTIPLY_AND_ADD, made(fn.MULTIPLY, factor, left), right, base)
-        else:
-            found = made(fn.ADD, base, made(function, made(fn.MULTIPLY, factor, left), right))
-        return calculation.converted(found, calculation.result)
+            if function is not fn.MULTIPLY:
+                return found
+            is_one = calculation.truth(fn.EQUAL, factor, calculation.given(_ONE))  # that is another kernel
+            return made(fn.WHERE, is_one, made(fn.MULTIPLY_AND_ADD, left, right, base), found)
+        if function is fn.MULTIPLY:
+            return made(fn.MULTIPLY_AND_ADD, made(fn.MULTIPLY, factor, left), right, base)
+        return made(fn.ADD, base, made(function, made(fn.MULTIPLY, factor, left), right))
 
-    return write
+    return _in_arithmetic(write)
 
 
 def _between(calculation: Calculation) -> int:
     """A point between two: from the nearer one on."""
-    operands = _operands(calculation, 3)
-    _real(calculation.result)
-    inner = calculated_in(calculation.result)
-    start, end, weight = [_in_arithmetic(calculation, each, calculation.result) for each in operands]
-
-    def made(function: Function, *values: int) -> int:
-        return calculation.calculated(function, values, inner)
-
-    half, one = [calculation.operand(each, inner) for each in (Number(float, float_bits(0.5)), _ONE)]
-    near = calculation.calculated(fn.LESS, (made(fn.ABSOLUTE, weight), half), torch.bool)
+    made = calculation.made
+    start, end, weight = map(calculation.given, _operands(calculation, 3))
+    half, one = calculation.given(Number(float, float_bits(0.5))), calculation.given(_ONE)
+    near = calculation.truth(fn.LESS, made(fn.ABSOLUTE, weight), half)
     base, way = made(fn.WHERE, near, start, end), made(fn.SUBTRACT, end, start)
     if calculation.on_host:
         share = made(fn.WHERE, near, weight, made(fn.SUBTRACT, weight, one))
     else:  # the same but for the sign of zeros
         share = made(fn.WHERE, near, weight, made(fn.SUBTRACT, one, weight))
         way = made(fn.WHERE, near, way, made(fn.NEGATE, way))
-    found = made(fn.MULTIPLY_AND_ADD, share, way, base)
-    return calculation.converted(found, calculation.result)
+    return made(fn.MULTIPLY_AND_ADD, share, way, base)
 
 
 def _quotient(calculation: Calculation) -> int:
     left, right = _operands(calculation, 2)
-    _real(calculation.result)
-    if len(calculation.operation.operands) > 2 or calculation.operation.named:
+    if _takes_options(calculation, 2):
         raise NoKernelError("it rounds the quotient")
-    inner = calculated_in(calculation.result)
-    dividend, divisor = [_in_arithmetic(calculation, each, calculation.result) for each in (left, right)]
+    dividend, divisor = calculation.given(left), calculation.given(right)
     if isinstance(right, Number) and not calculation.on_host:  # on a GPU the number is inverted once
-        one = calculation.operand(_ONE, inner)
-        inverse = calculation.calculated(fn.DIVIDE, (one, divisor), inner)
-        made = calculation.calculated(fn.MULTIPLY, (dividend, inverse), inner)
-    else:
-        made = calculation.calculated(fn.DIVIDE, (dividend, divisor), inner)
-    return calculation.converted(made, calculation.result)
+        return calculation.made(fn.MULTIPLY, dividend, calculation.inverse(divisor))
+    return calculation.made(fn.DIVIDE, dividend, divisor)
 
 
-_ONE = Number(int, 1)
+_ZERO, _ONE = Number(int, 0), Number(int, 1)
 _TWO_VALUES = (2, 2.0)
 
 
@@ -228,68 +199,39 @@ def _comparison(function: Function) -> Rule:
         common = common_type((left, right))
         if common not in ELEMENTS:
             raise NoKernelError(f"it compares numbers of type {common}")
-        values = [_rounded_first(calculation, each, common) for each in (left, right)]
-        return calculation.calculated(function, values, torch.bool)
+        return calculation.truth(function, *[calculation.rounded(each, common) for each in (left, right)])
 
     return write
 
 
-def _bitwise(function: Function) -> Rule:
+def _in_type(function: Function, count: int, dtype: torch.dtype | None = None) -> Rule:
+    """A function of operands in a type, that of the result if there is no other."""
+
     def write(calculation: Calculation) -> int:
-        values = [calculation.operand(each, calculation.result) for each in _operands(calculation, 2)]
-        return calculation.calculated(function, values, calculation.result)
-
-    return write
-
-
-def _logical(function: Function) -> Rule:
-    def write(calculation: Calculation) -> int:
-        values = [calculation.operand(each, torch.bool) for each in _operands(calculation, 2)]
-        return calculation.calculated(function, values, torch.bool)
+        wanted = dtype or calculation.result
+        values = [calculation.operand(each, wanted) for each in _operands(calculation, count)]
+        return calculation.calculated(function, values, wanted)
 
     return write
 
 
 def _bitwise_not(calculation: Calculation) -> int:
-    (operand,) = _operands(calculation, 1)
-    function = fn.NOT if calculation.result is torch.bool else fn.BITS_NOT
-    return calculation.calculated(
-        function, [calculation.operand(operand, calculation.result)], calculation.result
-    )
-
-
-def _logical_not(calculation: Calculation) -> int:
-    (operand,) = _operands(calculation, 1)
-    value = calculation.operand(operand, torch.bool)
-    return calculation.calculated(fn.NOT, [value], torch.bool)
+    return _in_type(fn.NOT if calculation.result is torch.bool else fn.BITS_NOT, 1)(calculation)
 
 
 def _of_one(function: Function, *, real: bool = True) -> Rule:
     def write(calculation: Calculation) -> int:
         (operand,) = _operands(calculation, 1)
-        if len(calculation.operation.operands) > 1 or calculation.operation.named:
+        if _takes_options(calculation):
             raise NoKernelError("it takes options")
-        if real:
-            _real(calculation.result)
-        return _applied(calculation, function, operand)
+        return calculation.made(function, calculation.given(operand))
 
-    return write
-
-
-def _applied(calculation: Calculation, function: Function, operand: Operand) -> int:
-    """A function of one operand."""
-    _no_truth(calculation.result)
-    value = _in_arithmetic(calculation, operand, calculation.result)
-    made = calculation.calculated(function, [value], calculated_in(calculation.result))
-    return calculation.converted(made, calculation.result)
+    return _in_arithmetic(write, real=real)
 
 
 def _reciprocal(calculation: Calculation) -> int:
     (operand,) = _operands(calculation, 1)
-    _real(calculation.result)
-    inner = calculated_in(calculation.result)
-    values = [calculation.operand(_ONE, inner), _in_arithmetic(calculation, operand, calculation.result)]
-    return calculation.converted(calculation.calculated(fn.DIVIDE, values, inner), calculation.result)
+    return calculation.inverse(calculation.given(operand))
 
 
 def _gelu(calculation: Calculation) -> int:
@@ -298,18 +240,15 @@ def _gelu(calculation: Calculation) -> int:
     function = {"none": fn.GELU, "tanh": fn.GELU_BY_TANH}.get(options[0] if options else "none")
     if function is None or len(options) > 1:
         raise NoKernelError("it takes options")
-    _real(calculation.result)
-    return _applied(calculation, function, operand)
+    return calculation.made(function, calculation.given(operand))
 
 
 def _power(calculation: Calculation) -> int:
     base, exponent = _operands(calculation, 2)
     if not isinstance(base, Token) or not isinstance(exponent, Number) or exponent.value not in _TWO_VALUES:
         raise NoKernelError("it raises to another power than 2")
-    _real(calculation.result)
-    value = _in_arithmetic(calculation, base, calculation.result)
-    made = calculation.calculated(fn.MULTIPLY, (value, value), calculated_in(calculation.result))
-    return calculation.converted(made, calculation.result)
+    value = calculation.given(base)
+    return calculation.made(fn.MULTIPLY, value, value)
 
 
 def _bound(lower: int | None, upper: int | None, least: Function, most: Function) -> Rule:
@@ -317,69 +256,51 @@ def _bound(lower: int | None, upper: int | None, least: Function, most: Function
 
     def write(calculation: Calculation) -> int:
         operands = calculation.operation.operands
-        _no_truth(calculation.result)
         if calculation.operation.named or not isinstance(operands[0], Token):
             raise NoKernelError("it takes options")
-        value = _rounded_first(calculation, operands[0], calculation.result)
+        value = calculation.rounded(operands[0])
         for place, function in ((lower, least), (upper, most)):
             bound = operands[place] if place is not None and place < len(operands) else None
             if bound is None:
                 continue
             if not _is_clear(bound):
                 raise NoKernelError("a bound is neither a tensor nor a real number")
-            found = _rounded_first(calculation, bound, calculation.result)
-            value = calculation.calculated(function, (value, found), calculated_in(calculation.result))
-        return calculation.converted(value, calculation.result)
+            value = calculation.made(function, value, calculation.rounded(bound))
+        return value
 
-    return write
+    return _in_arithmetic(write, real=False)
 
 
 def _relu(calculation: Calculation) -> int:
     (operand,) = _operands(calculation, 1)
-    _no_truth(calculation.result)
-    inner = calculated_in(calculation.result)
-    zero = calculation.operand(Number(int, 0), inner)
-    value = _rounded_first(calculation, operand, calculation.result)
-    made = calculation.calculated(fn.AT_LEAST, (value, zero), inner)
-    return calculation.converted(made, calculation.result)
+    zero = calculation.given(_ZERO)
+    return calculation.made(fn.AT_LEAST, calculation.rounded(operand), zero)
 
 
 def _leaky_relu(calculation: Calculation) -> int:
     operand, slope = _operands(calculation, 2)
     if not isinstance(slope, Number):
         raise NoKernelError("it takes options")
-    _real(calculation.result)
-    inner = calculated_in(calculation.result)
-    value = _in_arithmetic(calculation, operand, calculation.result)
-    zero = calculation.operand(Number(int, 0), inner)
-    small = calculation.calculated(fn.MULTIPLY, (value, calculation.operand(slope, inner)), inner)
-    positive = calculation.calculated(fn.GREATER, (value, zero), torch.bool)
-    made = calculation.calculated(fn.WHERE, (positive, value, small), inner)
-    return calculation.converted(made, calculation.result)
+    value, zero = calculation.given(operand), calculation.given(_ZERO)
+    small = calculation.made(fn.MULTIPLY, value, calculation.given(slope))
+    return calculation.made(fn.WHERE, calculation.truth(fn.GREATER, value, zero), value, small)
 
 
 def _hard(*, weighs: bool) -> Rule:
     """``min(max(x + 3, 0), 6) / 6``, and that times ``x``."""
 
     def write(calculation: Calculation) -> int:
-        (operand,) = _operands(calculation, 1)
-        _real(calculation.result)
-        inner = calculated_in(calculation.result)
-        zero, three, six = [calculation.operand(Number(int, each), inner) for each in (0, 3, 6)]
-        value = _in_arithmetic(calculation, operand, calculation.result)
-        made = calculation.calculated(fn.ADD, (value, three), inner)
-        made = calculation.calculated(fn.AT_LEAST, (made, zero), inner)
-        made = calculation.calculated(fn.AT_MOST, (made, six), inner)
+        made, (operand,) = calculation.made, _operands(calculation, 1)
+        zero, three, six = [calculation.given(Number(int, each)) for each in (0, 3, 6)]
+        value = calculation.given(operand)
+        found = made(fn.AT_MOST, made(fn.AT_LEAST, made(fn.ADD, value, three), zero), six)
         if weighs:
-            made = calculation.calculated(fn.MULTIPLY, (value, made), inner)
+            found = made(fn.MULTIPLY, value, found)
         if calculation.on_host:
-            made = calculation.calculated(fn.DIVIDE, (made, six), inner)
-        else:
-            sixth = calculation.calculated(fn.DIVIDE, (calculation.operand(_ONE, inner), six), inner)
-            made = calculation.calculated(fn.MULTIPLY, (made, sixth), inner)
-        return calculation.converted(made, calculation.result)
+            return made(fn.DIVIDE, found, six)
+        return made(fn.MULTIPLY, found, calculation.inverse(six))
 
-    return write
+    return _in_arithmetic(write)
 
 
 def _where(calculation: Calculation) -> int:
@@ -437,37 +358,28 @@ def _normalization(calculation: Calculation) -> int:
     batch, weight, bias, mean, variance, trains, _, epsilon = calculation.operation.operands
     if trains != Number(bool, False) or not isinstance(epsilon, Number):
         raise NoKernelError("it calculates mean and variance")
-    inner = calculated_in(calculation.result)
-    if inner is not torch.float32 or not isinstance(batch, Token):
+    if calculation.inner is not torch.float32 or not isinstance(batch, Token):
         raise NoKernelError("it does not calculate with numbers of 32 bits")
 
     def channel(operand: Operand) -> int:
-        return calculation.operand(_of_channel(operand, batch), inner)
+        return calculation.operand(_of_channel(operand, batch), calculation.inner)
 
-    def made(function: Function, *values: int) -> int:
-        return calculation.calculated(function, values, inner)
-
-    value, factor, more, middle = [
-        calculation.operand(batch, inner), channel(weight), channel(bias), channel(mean)
-    ]  # fmt: skip
-    spread = made(fn.ADD, channel(variance), calculation.operand(epsilon, inner))
+    made = calculation.made
+    value = calculation.operand(batch, calculation.inner)
+    factor, more, middle = channel(weight), channel(bias), channel(mean)
+    spread = made(fn.ADD, channel(variance), calculation.given(epsilon))
     if calculation.on_host:
-        inverse = made(fn.DIVIDE, calculation.operand(_ONE, inner), made(fn.ROOT, spread))
-        scale = made(fn.MULTIPLY, inverse, factor)
+        scale = made(fn.MULTIPLY, calculation.inverse(made(fn.ROOT, spread)), factor)
         shift = made(fn.MULTIPLY_AND_ADD, made(fn.NEGATE, middle), scale, more)
-        found = made(fn.MULTIPLY_AND_ADD, value, scale, shift)
-    else:
-        inverse, by_cudnn = made(fn.INVERSE_ROOT, spread), calculation.operation.name == _BY_CUDNN
-        if by_cudnn and _has_channels_last(batch):
-            moved = made(fn.NEGATE, made(fn.MULTIPLY, middle, factor))
-            shift = made(fn.MULTIPLY_AND_ADD, moved, inverse, more)
-            found = made(fn.MULTIPLY_AND_ADD, value, made(fn.MULTIPLY, inverse, factor), shift)
-        else:
-            weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
-            found = made(fn.MULTIPLY_AND_ADD, weighed, inverse, more)
-            if by_cudnn:  # it adds none of what was there, which leaves no -0
-                found = made(fn.ADD, found, calculation.operand(Number(int, 0), inner))
-    return calculation.converted(found, calculation.result)
+        return made(fn.MULTIPLY_AND_ADD, value, scale, shift)
+    inverse, by_cudnn = made(fn.INVERSE_ROOT, spread), calculation.operation.name == _BY_CUDNN
+    if by_cudnn and _has_channels_last(batch):
+        moved = made(fn.NEGATE, made(fn.MULTIPLY, middle, factor))
+        shift = made(fn.MULTIPLY_AND_ADD, moved, inverse, more)
+        return made(fn.MULTIPLY_AND_ADD, value, made(fn.MULTIPLY, inverse, factor), shift)
+    weighed = made(fn.MULTIPLY, factor, made(fn.SUBTRACT, value, middle))
+    found = made(fn.MULTIPLY_AND_ADD, weighed, inverse, more)
+    return made(fn.ADD, found, calculation.given(_ZERO)) if by_cudnn else found  # which leaves no -0
 
 
 _BY_CUDNN = "aten::cudnn_batch_norm"
@@ -509,23 +421,23 @@ RULES: Mapping[str, Rule] = {
     **_both("rsub", _arithmetic(fn.SUBTRACT, swapped=True, alpha=True)),
     "addcmul": _sum_with(fn.MULTIPLY),
     "addcdiv": _sum_with(fn.DIVIDE),
-    **_both("lerp", _between),
+    **_both("lerp", _in_arithmetic(_between)),
     **_both("mul", _arithmetic(fn.MULTIPLY)),
-    **_both("div", _quotient),
+    **_both("div", _in_arithmetic(_quotient)),
     **_both("eq", _comparison(fn.EQUAL)),
     **_both("ne", _comparison(fn.UNEQUAL)),
     **_both("lt", _comparison(fn.LESS)),
     **_both("le", _comparison(fn.LESS_OR_EQUAL)),
     **_both("gt", _comparison(fn.GREATER)),
     **_both("ge", _comparison(fn.GREATER_OR_EQUAL)),
-    **_both("bitwise_and", _bitwise(fn.BITS_AND)),
-    **_both("bitwise_or", _bitwise(fn.BITS_OR)),
-    **_both("bitwise_xor", _bitwise(fn.BITS_XOR)),
+    **_both("bitwise_and", _in_type(fn.BITS_AND, 2)),
+    **_both("bitwise_or", _in_type(fn.BITS_OR, 2)),
+    **_both("bitwise_xor", _in_type(fn.BITS_XOR, 2)),
     "bitwise_not": _bitwise_not,
-    "logical_and": _logical(fn.BITS_AND),
-    "logical_or": _logical(fn.BITS_OR),
-    "logical_xor": _logical(fn.BITS_XOR),
-    "logical_not": _logical_not,
+    "logical_and": _in_type(fn.BITS_AND, 2, torch.bool),
+    "logical_or": _in_type(fn.BITS_OR, 2, torch.bool),
+    "logical_xor": _in_type(fn.BITS_XOR, 2, torch.bool),
+    "logical_not": _in_type(fn.NOT, 1, torch.bool),
     "neg": _of_one(fn.NEGATE, real=False),
     "abs": _of_one(fn.ABSOLUTE, real=False),
     "sqrt": _of_one(fn.ROOT),
@@ -534,7 +446,7 @@ RULES: Mapping[str, Rule] = {
     "ceil": _of_one(fn.CEIL),
     "trunc": _of_one(fn.TRUNCATE),
     "round": _of_one(fn.ROUND),
-    "reciprocal": _reciprocal,
+    "reciprocal": _in_arithmetic(_reciprocal),
     "exp2": _of_one(fn.EXP2),
     "expm1": _of_one(fn.EXPM1),
     "log2": _of_one(fn.LOG2),
@@ -547,10 +459,10 @@ RULES: Mapping[str, Rule] = {
     "erf": _of_one(fn.ERF),
     "sigmoid": _of_one(fn.SIGMOID),
     "silu": _of_one(fn.SILU),
-    "gelu": _gelu,
-    "pow.Tensor_Scalar": _power,
-    "relu": _relu,
-    "leaky_relu": _leaky_relu,
+    "gelu": _in_arithmetic(_gelu),
+    "pow.Tensor_Scalar": _in_arithmetic(_power),
+    "relu": _in_arithmetic(_relu, real=False),
+    "leaky_relu": _in_arithmetic(_leaky_relu),
     "hardtanh": _bound(1, 2, fn.AT_LEAST, fn.AT_MOST),
     "hardswish": _hard(weighs=True),
     "hardsigmoid": _hard(weighs=False),
@@ -581,8 +493,8 @@ SUMS_OF_ROWS: Mapping[str, Rule] = {
 """The same for what adds up rows."""
 
 NORMALIZATIONS: Mapping[str, Rule] = {
-    "native_batch_norm": _normalization,
-    "cudnn_batch_norm": _normalization,
+    "native_batch_norm": _in_arithmetic(_normalization),
+    "cudnn_batch_norm": _in_arithmetic(_normalization),
 }
 """The same for what normalizes a batch."""
 

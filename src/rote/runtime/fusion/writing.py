@@ -29,8 +29,8 @@ from .body import (
     WholeNumber,
     operands_of,
 )
-from .elements import ELEMENTS, is_short
-from .functions import Function
+from .elements import ELEMENTS, calculated_in, is_short
+from .functions import DIVIDE, Function
 from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 from .rows import RowOrder
 from .rules import NoKernelError, adds_rows, normalizes, rule_for
@@ -353,6 +353,32 @@ class Calculation:
     def calculated(self, function: Function, operands: Sequence[int], dtype: torch.dtype) -> int:
         """What a function gives."""
         return self._writer.value(Calculated(function, tuple(operands), dtype))
+
+    @property
+    def inner(self) -> torch.dtype:
+        """The type of arithmetic: that in which PyTorch calculates its result."""
+        return calculated_in(self.result)
+
+    def given(self, operand: Operand) -> int:
+        """An operand of arithmetic: a tensor is rounded to the type of the result first, a number is not."""
+        return self.operand(operand, self.inner) if isinstance(operand, Number) else self.rounded(operand)
+
+    def rounded(self, operand: Operand, common: torch.dtype | None = None) -> int:
+        """An operand of arithmetic that is rounded to a type, that of the result if there is no other."""
+        common = common or self.result
+        return self.converted(self.operand(operand, common), calculated_in(common))
+
+    def made(self, function: Function, *values: int) -> int:
+        """What a function gives in arithmetic."""
+        return self.calculated(function, values, self.inner)
+
+    def truth(self, function: Function, *values: int) -> int:
+        """What a function says of values."""
+        return self.calculated(function, values, torch.bool)
+
+    def inverse(self, value: int) -> int:
+        """One, divided by a value of arithmetic."""
+        return self.made(DIVIDE, self.given(Number(int, 1)), value)
 
     def summed(self, operand: Operand) -> int:
         """The sum of the row to which the element belongs."""
