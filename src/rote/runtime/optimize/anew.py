@@ -52,7 +52,7 @@ from .effects import LeftAloneError
 from .forks import Concurrent, Joint, forks, indices_of
 from .gate import Look
 from .regions import Item, Schedule, targets_of
-from .running import AlternativeRunner, RunningSession
+from .running import AlternativeRunner, RanOperation, RunningSession
 from .shortening import ShortStretch
 
 _aten = torch.ops.aten
@@ -298,7 +298,11 @@ class Recapture:
         with _under(modes):
             with undispatched():
                 func, args, kwargs = self._call_of(index, operation, modes.tracked, session)
-                results = [] if alternative else self._called(index, operation, session, func, args, kwargs)
+                results = list[Any]()
+                if alternative is None:
+                    ran = RanOperation(index, operation, args, kwargs, session.run(func, args, kwargs))
+                    self._looked_at(ran)
+                    results = results_of(ran.result)[1]
             if alternative is not None:  # its code is seen by a mode
                 runner = AlternativeRunner(session, kernels_of(self._backend))
                 results = runner.calculated(alternative, operation, args, kwargs)
@@ -310,21 +314,11 @@ class Recapture:
             if isinstance(token, Token) and token.origin in self._last:
                 self._take(operation, result, token)
 
-    def _called(
-        self,
-        index: int,
-        operation: Operation,
-        session: Session | RunningSession,
-        func: Any,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-    ) -> list[Any]:
-        """The results of an operation."""
-        result = session.run(func, args, kwargs)
-        others = [token.origin for token in operation.results[1:] if isinstance(token, Token)]
+    def _looked_at(self, ran: RanOperation) -> None:
+        """Tell of an operation, unless somebody reads more than the first of its results."""
+        others = [token.origin for token in ran.operation.results[1:] if isinstance(token, Token)]
         if self._look_at is not None and self._last.keys().isdisjoint(others):
-            self._look_at(index, operation, args, kwargs, result)
-        return results_of(result)[1]
+            self._look_at(ran)
 
     def _call_of(
         self, index: int, operation: Operation, tracked: Sequence[int], session: Session | RunningSession

@@ -28,11 +28,12 @@ from ..fusion import (
     Written,
 )
 from ..operators import tensors_of
-from ..program import Operation, Origin, Token
+from ..program import Origin, Token
 from ..recording import FusedOperations, Node
 from .anew import Place
 from .effects import LeftAloneError
 from .regions import Schedule, schedule, targets_of
+from .running import RanOperation
 from .shortening import ShortStretch
 from .stale import without_stale
 from .versions import Whole
@@ -156,16 +157,16 @@ class Fusing:
         """Whether operations in the kernels are not proved."""
         return bool(self._probes)
 
-    def look(
-        self, index: int, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
-    ) -> None:
+    def look(self, ran: RanOperation) -> None:
         """Hold the kernel of a probed operation against what the operation has given in its place.
 
         Raises:
             LeftAloneError: There is no such kernel.
         """
-        proof = self._probes.get(index)
-        if proof is not None and not self._holds(proof, tensors_of(tuple(args), dict(kwargs)), result):
+        proof = self._probes.get(ran.number)
+        if proof is None:
+            return
+        if not self._holds(proof, tensors_of(tuple(ran.args), dict(ran.kwargs)), ran.result):
             self._device.decide(proof, "a kernel of it gives other bits for operands of a call")
             self.refuses = True
 

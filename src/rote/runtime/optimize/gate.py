@@ -38,7 +38,7 @@ from ..operators import short
 from ..program import Operand, Operation, Token, results_of
 from ..recording import AlternativeUse
 from .alternatives import Alternative, Operands
-from .running import AlternativeRunner, RunningSession
+from .running import AlternativeRunner, RanOperation, RunningSession
 
 _SLACK = 1.02
 _SEEDS = 2
@@ -83,31 +83,29 @@ class Gate:
     loaded: list[KernelRequest] = field(default_factory=list[KernelRequest])
     _probed: dict[Hashable, str | None] = field(default_factory=dict[Hashable, "str | None"])
 
-    def look(
-        self, index: int, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any], result: Any
-    ) -> None:
+    def look(self, ran: RanOperation) -> None:
         """Compare the alternatives of an operation that has just run."""
-        wanted = self.wanted(index, operation)
-        fitting = [each for each in wanted if self._fits(index, each, args, kwargs)]
+        index = ran.number
+        fitting = [each for each in self.wanted(index, ran.operation) if self._fits(each, ran)]
         for each in fitting:
             try:
-                if not self._has_kernels(each, args, kwargs):
+                if not self._has_kernels(each, ran):
                     return
-                found = self._judge(each, operation, args, kwargs, results_of(result)[1][0])
+                found = self._judge(each, ran)
             except Exception as error:
                 found = in_one_line(error)
             if not isinstance(found, str):
                 self.passed[index], self.uses[index], self.fitting[index] = each, found, fitting
                 if each.together is not None:
-                    self.described[index] = each.together.described(*args, **kwargs)
+                    self.described[index] = each.together.described(*ran.args, **ran.kwargs)
                 return
             self._refuse(index, each, found)
 
-    def _fits(self, index: int, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def _fits(self, each: Alternative, ran: RanOperation) -> bool:
         try:
-            return each.fits(*args, **kwargs)
+            return each.fits(*ran.args, **ran.kwargs)
         except Exception as error:
-            self._refuse(index, each, in_one_line(error))
+            self._refuse(ran.number, each, in_one_line(error))
             return False
 
     def _refuse(self, index: int, each: Alternative, why: str) -> None:
@@ -118,13 +116,13 @@ class Gate:
         """Why alternatives are not used, and of how many operations."""
         return Counter([f"{name}: {why}" for found in self.refused.values() for name, why in found.items()])
 
-    def _has_kernels(self, each: Alternative, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    def _has_kernels(self, each: Alternative, ran: RanOperation) -> bool:
         """Whether the kernels of an alternative are there; has them compiled if not.
 
         Raises:
             NoKernelError: There will be none.
         """
-        sources = each.kernels(*args, **kwargs) if each.kernels is not None else ()
+        sources = each.kernels(*ran.args, **ran.kwargs) if each.kernels is not None else ()
         if not sources:
             return True
         request = KernelRequest(self.device, sources, ())
@@ -134,54 +132,42 @@ class Gate:
         self.loaded.append(request)
         return request.prove()
 
-    def _judge(
-        self,
-        each: Alternative,
-        operation: Operation,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        result: torch.Tensor,
-    ) -> AlternativeUse | str:
+    def _judge(self, each: Alternative, ran: RanOperation) -> AlternativeUse | str:
         """How near an alternative comes, or why it does not pass."""
+        operation = ran.operation
         if operation.written and not self.near:
             return "the operator writes what it is given"
-        errors = self._held(each, operation, args, kwargs, result)
+        errors = self._held(each, ran)
         if isinstance(errors, str):
             return errors
-        edges = each.edges(*args, **kwargs) if each.edges is not None else ()
-        why = self._held_for(each, operation, edges)
+        edges = each.edges(*ran.args, **ran.kwargs) if each.edges is not None else ()
+        why = self._held_for(each, ran, edges)
         if why is None and not self.near:
             key = (each.name, kind_of(operation))
             if key not in self._probed:
-                self._probed[key] = self._held_for(each, operation, _hostile_operands(args, kwargs))
+                self._probed[key] = self._held_for(each, ran, _hostile_operands(ran.args, ran.kwargs))
             why = self._probed[key]
         return AlternativeUse(short(operation.name), each.name, *errors) if why is None else why
 
-    def _held_for(self, each: Alternative, operation: Operation, rare: Iterable[Operands]) -> str | None:
+    def _held_for(self, each: Alternative, ran: RanOperation, rare: Iterable[Operands]) -> str | None:
         """Why an alternative is refused for operands that are not those of the call."""
         for args, kwargs in rare:
-            result = results_of(raw_call(operation.overload)(*args, **kwargs))[1][0]
-            found = self._held(each, operation, args, kwargs, result)
+            result = raw_call(ran.operation.overload)(*args, **kwargs)
+            found = self._held(each, ran._replace(args=args, kwargs=kwargs, result=result))
             if isinstance(found, str):
                 return f"{found}, for operands that calls rarely have"
         return None
 
-    def _held(
-        self,
-        each: Alternative,
-        operation: Operation,
-        args: Sequence[Any],
-        kwargs: Mapping[str, Any],
-        result: torch.Tensor,
-    ) -> _Errors | str:
-        """The errors of the alternative and of the operator for some operands, or why it does not pass."""
-        other = each.calculate(AlternativeRunner(RunningSession(), self.device), *args, **kwargs)
+    def _held(self, each: Alternative, ran: RanOperation) -> _Errors | str:
+        """The errors of the alternative and of the operator, or why it does not pass."""
+        result = results_of(ran.result)[1][0]
+        other = each.calculate(AlternativeRunner(RunningSession(), self.device), *ran.args, **ran.kwargs)
         if not self.near:
             return _Errors() if bool(is_equal(other, result)) else "it gives other bits"
         if (other.dtype, other.shape) != (result.dtype, result.shape):
             return "its result has another type or shape"
-        wide, wide_named = pytree.tree_map(_in_64_bits, (tuple(args), dict(kwargs)))
-        ask = each.exact or operation.overload
+        wide, wide_named = pytree.tree_map(_in_64_bits, (tuple(ran.args), dict(ran.kwargs)))
+        ask = each.exact or ran.operation.overload
         exact = results_of(ask(*wide, **wide_named))[1][0]
         if not torch.equal(other.isfinite(), result.isfinite()):
             return "it is infinite or no number at other places"
@@ -237,5 +223,5 @@ def _error(result: torch.Tensor, exact: torch.Tensor) -> float:
     return float(torch.where(difference.isfinite(), difference, 0).square().mean().sqrt())
 
 
-Look = Callable[[int, Operation, Sequence[Any], Mapping[str, Any], Any], None]
-"""Told of each operation that has run: its index, itself, its operands, and its result."""
+Look = Callable[[RanOperation], None]
+"""Told of each operation that has run."""

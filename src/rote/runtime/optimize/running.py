@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -16,8 +16,18 @@ from ..fusion import DeviceKernels
 from ..operators import composite_call
 from ..program import Operation, Token
 from ..pytorch import undispatched
-from .alternatives import Alternative, JointAlternative, Operands
+from .alternatives import Alternative, JointAlternative, Operands, memory_for
 from .effects import LeftAloneError
+
+
+class RanOperation(NamedTuple):
+    """An operation that has run, by its index: with what, and what it gave."""
+
+    number: int
+    operation: Operation
+    args: Sequence[Any]
+    kwargs: Mapping[str, Any]
+    result: Any
 
 
 class RunningSession:
@@ -123,7 +133,6 @@ class AlternativeRunner:
         wanted = (token.stride, token.offset) if isinstance(token, Token) else None
         if not isinstance(token, Token) or (found.stride(), found.storage_offset()) == wanted:
             return found
-        options = {"dtype": token.dtype, "device": found.device}
-        target = self(torch.ops.aten.empty_strided.default, (token.shape, token.stride), options)
+        target = memory_for(self, found, token.shape, token.stride, token.dtype)
         self(torch.ops.aten.copy_.default, (target, found), {})
         return target

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
-from ...compiling import KernelSource, Language, Programs
-from .gpu import OLDEST, properties_of, text_of
+from ...compiling import KernelSource, Programs
+from .gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
 from .offered import Alternative, AlternativeRun, JointAlternative, Operands
 
-_aten = torch.ops.aten
 NAME = "few_rows"
 _MOST_ROWS = 64
 _LEAST, _MOST = 1 << 16, 1 << 26
@@ -163,8 +162,7 @@ class FewRowsPlan:
         x, parts = given[0].x, self.tile.parts
 
         def made(shape: tuple[int, int], dtype: torch.dtype) -> torch.Tensor:
-            options = {"dtype": dtype, "device": x.device}
-            return run(_aten.empty_strided.default, (shape, (shape[1], 1)), options)
+            return memory_for(run, x, shape, (shape[1], 1), dtype)
 
         matrices = [each.matrix for each in given]
         biases = [each.bias for each in given if each.bias is not None]
@@ -196,8 +194,10 @@ class FewRowsPlan:
             programs = -(-each.columns // tile.columns) * tile.parts
             calls.append(_Call("row" if tile.rows == 1 else "block", passed, constants, programs))
         aligned = [self.products[0].aligned[0], *[each.aligned[1] for each in self.products]]
-        given = [_Given("x", self._kind, aligned[0])]
-        given += [_Given(f"matrix{number}", self._kind, each) for number, each in enumerate(aligned[1:])]
+        given = [KernelParameter("x", self._kind, aligned[0])]
+        given += [
+            KernelParameter(f"matrix{number}", self._kind, each) for number, each in enumerate(aligned[1:])
+        ]
         given += self._biases if whole else []
         return self._source(calls, [*given, *self._made("out", self._kind if whole else "fp32")], tile.warps)
 
@@ -220,41 +220,24 @@ class FewRowsPlan:
         return NAMES_OF_TYPES[self.products[0].dtype]
 
     @property
-    def _biases(self) -> list[_Given]:
+    def _biases(self) -> list[KernelParameter]:
         biased = [(number, each) for number, each in enumerate(self.products) if each.biased]
-        return [_Given(f"bias{number}", self._kind, each.aligned[2]) for number, each in biased]
+        return [KernelParameter(f"bias{number}", self._kind, each.aligned[2]) for number, each in biased]
 
-    def _made(self, name: str, kind: str) -> list[_Given]:
+    def _made(self, name: str, kind: str) -> list[KernelParameter]:
         """Memory that is made for each product."""
-        return [_Given(f"{name}{number}", kind, True) for number in range(len(self.products))]
+        return [KernelParameter(f"{name}{number}", kind) for number in range(len(self.products))]
 
-    def _source(self, calls: Sequence[_Call], given: Sequence[_Given], warps: int) -> KernelSource:
+    def _source(self, calls: Sequence[_Call], given: Sequence[KernelParameter], warps: int) -> KernelSource:
         """A kernel whose first programs make the first of its calls, and so on."""
-        names = ", ".join([each.name for each in given])
-        lines = [f"@triton.jit\ndef {NAME}({names}):", "    at = tl.program_id(0)"]
-        before = 0
+        lines, before = ["at = tl.program_id(0)"], 0
         for call in calls:
             if len(calls) > 1:
-                lines.append(f"    {'el' if before else ''}if at < {before + call.programs}:")
-            lines.append(f"{'    ' * min(len(calls), 2)}{call.text(before)}")
+                lines.append(f"{'el' if before else ''}if at < {before + call.programs}:")
+            lines.append(f"{'    ' * (len(calls) > 1)}{call.text(before)}")
             before += call.programs
-        return KernelSource(
-            language=Language.TRITON,
-            name=NAME,
-            text=f"{text_of('few_rows_jit.py')}\n\n" + "\n".join([*lines, ""]),
-            tensors=tuple([each.kind for each in given]),
-            aligned=tuple([each.aligned for each in given]),
-            grid=Programs(before, warps),
-            capability=self.products[0].capability,
-        )
-
-
-class _Given(NamedTuple):
-    """A parameter of a kernel: memory, the type of its numbers, and whether it begins at 16 bytes."""
-
-    name: str
-    kind: str
-    aligned: bool
+        gpu = self.products[0].capability
+        return triton_kernel(NAME, "few_rows_jit.py", lines, given, Programs(before, warps), gpu)
 
 
 class _Call(NamedTuple):

@@ -10,17 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
-from ...compiling import KernelSource, Language, Programs
-from .gpu import OLDEST, properties_of, text_of
+from ...compiling import KernelSource, Programs
+from .gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
 from .offered import AlternativeRun
 from .operands import Attention
 from .tiles import Cut, Problem, cuts_of
 
-_aten = torch.ops.aten
 NAME = "attention"
 _OF_MASKS = (torch.bfloat16, torch.float16, torch.float32)
 _MOST_WIDTH = 256
@@ -102,27 +102,18 @@ class PartsPlan:
     def run(self, run: AlternativeRun) -> torch.Tensor:
         """Launch them, into memory that is made for it."""
         given, parts = self.given, self.cut.parts
+        made = partial(memory_for, run, given.query)
         shape = (given.batch, given.heads, given.queries, given.depth)
-        out = self._made(run, shape, given.strides, given.query.dtype)
+        out = made(shape, given.strides, given.query.dtype)
         if parts == 1:
             run.launch(self._part, self._tensors, [out])
             return out
         lines = given.batch * given.kept * parts * given.rows
-        sums = self._made(run, (lines, given.depth), (given.depth, 1))
-        highest, total = (self._made(run, (lines,), (1,)) for _ in range(2))
+        sums = made((lines, given.depth), (given.depth, 1), torch.float32)
+        highest, total = (made((lines,), (1,), torch.float32) for _ in range(2))
         run.launch(self._part, self._tensors, [sums, highest, total])
         run.launch(self._join, [sums, highest, total], [out])
         return out
-
-    def _made(
-        self,
-        run: AlternativeRun,
-        shape: tuple[int, ...],
-        strides: tuple[int, ...],
-        dtype: torch.dtype = torch.float32,
-    ) -> torch.Tensor:
-        options = {"dtype": dtype, "device": self.given.query.device}
-        return run(_aten.empty_strided.default, (shape, strides), options)
 
     @property
     def _tensors(self) -> list[torch.Tensor]:
@@ -132,7 +123,9 @@ class PartsPlan:
     @property
     def _part(self) -> KernelSource:
         given, cut = self.given, self.cut
-        split, kind = cut.parts > 1, NAMES_OF_TYPES[given.query.dtype]
+        made = [KernelParameter(name, "fp32") for name in ("out", "highest", "total")]
+        if cut.parts == 1:
+            made = [self._out]
         blocks = -(-given.rows // cut.tile.rows)
         mask = None
         if given.mask is not None:
@@ -153,27 +146,28 @@ class PartsPlan:
             "STEPS": cut.steps,
             "STAGES": cut.tile.stages,
         }
-        return self._source(
-            "part",
-            ["query", "key", "value", "query" if mask is None else "mask"]
-            + (["out", "highest", "total"] if split else ["out"] * 3),
-            [*[NAMES_OF_TYPES[each.dtype] for each in self._tensors], *(["fp32"] * 3 if split else [kind])],
-            constants,
-            Programs(given.batch * given.kept * blocks * cut.parts, cut.tile.warps),
-        )
+        passed = ["query", "key", "value", "query" if mask is None else "mask"]
+        passed += [each.name for each in made] if len(made) > 1 else ["out"] * 3
+        tensors = [
+            KernelParameter(name, NAMES_OF_TYPES[each.dtype], each.data_ptr() % ALIGNMENT == 0)
+            for name, each in zip(("query", "key", "value", "mask"), self._tensors, strict=False)
+        ]
+        grid = Programs(given.batch * given.kept * blocks * cut.parts, cut.tile.warps)
+        return self._source("part", passed, [*tensors, *made], constants, grid)
 
     @property
     def _join(self) -> KernelSource:
         given, parts = self.given, self.cut.parts
         rows = max(1, _JOINED // (power(parts, 1) * power(given.depth)))
         rows = min(rows, power(given.rows, 1))
-        return self._source(
-            "join",
-            ["sums", "highest", "total", "out"],
-            ["fp32"] * 3 + [NAMES_OF_TYPES[given.query.dtype]],
-            {**self._sizes, "BM": rows, "BP": power(parts, 1)},
-            Programs(given.batch * given.kept * -(-given.rows // rows), _JOINING_WARPS),
-        )
+        tensors = [*[KernelParameter(name, "fp32") for name in ("sums", "highest", "total")], self._out]
+        constants = {**self._sizes, "BM": rows, "BP": power(parts, 1)}
+        grid = Programs(given.batch * given.kept * -(-given.rows // rows), _JOINING_WARPS)
+        return self._source("join", [each.name for each in tensors], tensors, constants, grid)
+
+    @property
+    def _out(self) -> KernelParameter:
+        return KernelParameter("out", NAMES_OF_TYPES[self.given.query.dtype])
 
     @property
     def _sizes(self) -> dict[str, object]:
@@ -190,33 +184,13 @@ class PartsPlan:
         }
 
     def _source(
-        self,
-        function: str,
-        passed: Sequence[str],
-        types: Sequence[str],
-        constants: Mapping[str, object],
-        grid: Programs,
-    ) -> KernelSource:
-        """A kernel that calls one of :mod:`.jit`.
-
-        Args:
-            passed: The names of the tensors that it is given; a kernel takes each name once.
-            types: The types of those, each once.
-            constants: What else it is given.
-            grid: How the kernel is started.
-        """
-        given = ", ".join([*passed, *[f"{name}={value!r}" for name, value in constants.items()]])
-        head = f"@triton.jit\ndef {NAME}({', '.join(dict.fromkeys(passed))}):"
-        mine = [each.data_ptr() % ALIGNMENT == 0 for each in self._tensors] if function == "part" else []
-        return KernelSource(
-            language=Language.TRITON,
-            name=NAME,
-            text=f"{text_of('jit.py')}\n\n{head}\n    {function}({given})\n",
-            tensors=tuple(types),
-            aligned=(*mine, *[True] * (len(types) - len(mine))),
-            grid=grid,
-            capability=self.capability,
-        )
+        self, function: str, passed: Sequence[str], given: Sequence[KernelParameter],
+        constants: Mapping[str, object], grid: Programs,
+    ) -> KernelSource:  # fmt: skip
+        """A kernel that calls one of :mod:`.jit`, with the names of what it is given and with constants."""
+        named = [f"{name}={value!r}" for name, value in constants.items()]
+        call = f"{function}({', '.join([*passed, *named])})"
+        return triton_kernel(NAME, "jit.py", [call], given, grid, self.capability)
 
 
 def _named(names: str, strides: Sequence[int]) -> dict[str, object]:
