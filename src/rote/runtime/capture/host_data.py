@@ -31,6 +31,7 @@ from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
 from ..autograd import GradientUse
+from ..autograd.graph import nodes_below
 from ..numbers import TrackedNumbers
 from ..objects import form_of, pointer_of
 from ..program import (
@@ -683,18 +684,7 @@ class _Frozen(tuple[Any, ...]):
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:
     """Identities of the candidates whose autograd graph lies below roots that ran backward."""
     wanted = {node: tensor for tensor in candidates if (node := history_of(tensor)) is not None}
-    found: set[int] = set()
-    seen: set[Any] = set()
-    queue: list[Any] = [node for root in roots if (node := history_of(root)) is not None]
-    while queue and wanted:
-        node = queue.pop()
-        if node in seen:
-            continue
-        seen.add(node)
-        if node in wanted:
-            found.add(id(wanted[node]))
-        queue.extend(parent for parent, _ in node.next_functions if parent is not None)
-    return found
+    return {id(wanted[node]) for node in nodes_below(roots if wanted else ()) if node in wanted}
 
 
 def _read_tensors(data: Any) -> Any:

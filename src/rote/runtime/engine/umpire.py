@@ -230,18 +230,25 @@ class Umpire:
         recording.improve_at(NEVER)
         tiers.use(exact=turn is Turn.REPLAY)
         try:
-            backend = entry.prepare(call)
-            upstream = Upstream.of(call, backend.device)
-            timing = backend.start_timing(spent)
-            result = entry.run(call, caller)
-            timing.stop()
-            if turn is not Turn.WARM and result.how == REPLAYED and result.recording is recording:
-                contest.add(turn, RoundTrip(timing, backend, result.value, upstream))
-            return self._finish(entry, result)
+            return self._run(entry, recording, call, caller, spent, contest, turn)
         finally:
             tiers.use(exact=True)
             if recording.recorded:
                 recording.improve_at(due)
+
+    def _run(
+        self, entry: Specialization, recording: Recording, call: Call, caller: FrameType, spent: float,
+        contest: Contest, turn: Turn,
+    ) -> Any:  # fmt: skip
+        """Answer a call by the general path, and note its time if it was a replay of the recording."""
+        backend = entry.prepare(call)
+        upstream = Upstream.of(call, backend.device)
+        timing = backend.start_timing(spent)
+        result = entry.run(call, caller)
+        timing.stop()
+        if turn is not Turn.WARM and result.how == REPLAYED and result.recording is recording:
+            contest.add(turn, RoundTrip(timing, backend, result.value, upstream))
+        return self._finish(entry, result)
 
     def _replay(
         self,
@@ -255,19 +262,14 @@ class Umpire:
     ) -> Any:
         """Replay as any other call would, by the hot path if there is one."""
         counts, contest = self._counts, recording.contest
-        backend, path = entry.prepare(call), entry.generated(recording)
-        upstream = Upstream.of(call, backend.device)
-        before = counts.replayed
+        path, before = entry.generated(recording), counts.replayed
         recording.compare_at(NEVER)  # or the hot path would leave the call to us
         following = recording.replays + 1
         try:
             if path is None:
-                timing = backend.start_timing(spent)
-                result = entry.run(call, caller)
-                timing.stop()
-                if result.how == REPLAYED and result.recording is recording:
-                    contest.add(Turn.REPLAY, RoundTrip(timing, backend, result.value, upstream))
-                return self._finish(entry, result)
+                return self._run(entry, recording, call, caller, spent, contest, Turn.REPLAY)
+            backend = entry.prepare(call)
+            upstream = Upstream.of(call, backend.device)
             counts.calls -= 1  # it counts for itself
             timing = backend.start_timing()
             value = path.call(args, kwargs)

@@ -83,6 +83,14 @@ class Template:
         """Whether backward may be called on a part of the result that the call makes."""
         return any(leaf.tracked and leaf.kind == OWN for leaf in self.leaves)
 
+    def by_storage(self) -> list[list[int]]:
+        """The positions of the leaves in memory of the recording, those of one storage together."""
+        found: dict[int, list[int]] = {}
+        for position, leaf in enumerate(self.leaves):
+            if leaf.kind == OWN:
+                found.setdefault(leaf.index, []).append(position)
+        return list(found.values())
+
     @property
     def targets(self) -> tuple[Target, ...]:
         """The slots outside that are bound with the result."""

@@ -241,13 +241,9 @@ def _copies(template: Template) -> dict[int, torch.Tensor]:
 
     A copy is an inference tensor if the recorded one is: the callable may have set the mode itself.
     """
-    by_storage: dict[int, list[int]] = {}
-    for position, leaf in enumerate(template.leaves):
-        if leaf.kind == OWN:
-            by_storage.setdefault(leaf.index, []).append(position)
     found: dict[int, torch.Tensor] = {}
     inference = torch.is_inference_mode_enabled()
-    for positions in by_storage.values():
+    for positions in template.by_storage():
         first = template.leaves[positions[0]]
         if first.value.is_inference() is not inference:
             with torch.inference_mode(not inference):

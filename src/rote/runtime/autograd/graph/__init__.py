@@ -12,6 +12,7 @@ from .graph import (
     kept_storages,
     leaves_below,
     newest_age,
+    nodes_below,
     older_node,
 )
 from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below

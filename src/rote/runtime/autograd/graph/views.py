@@ -86,16 +86,12 @@ def shared_results(template: Template) -> str | None:
 
 def related(template: Template, tensors: list[Any]) -> Template:
     """The template of a result, with the relations of tensors that share a memory; it has none yet."""
-    shared: dict[int, list[int]] = {}
-    for position, leaf in enumerate(template.leaves):
-        if leaf.kind == OWN:
-            shared.setdefault(leaf.index, []).append(position)
-    if all(len(positions) < 2 for positions in shared.values()):
+    shared = [positions for positions in template.by_storage() if len(positions) > 1]
+    if not shared:
         return template
     leaves = list(template.leaves)
-    for positions in shared.values():
-        if len(positions) > 1:
-            _relate(leaves, tensors, positions)
+    for positions in shared:
+        _relate(leaves, tensors, positions)
     return replace(template, leaves=tuple(leaves))
 
 
