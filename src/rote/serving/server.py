@@ -164,9 +164,8 @@ class PolicyServer:
 
     async def _client(self, connection: ServerConnection) -> None:
         reset = self._served.reset
-        if (
-            self._options.max_clients == 1 and reset is not None
-        ):  # with more, it would take their state from others
+        # with more, it would take their state from others
+        if self._options.max_clients == 1 and reset is not None:
             await asyncio.wrap_future(self._thread.submit(reset, bounded=False))
         await Client(connection, self._options, self.metrics, self._ask, self._ending).run(self._metadata)
 
@@ -242,9 +241,8 @@ class PolicyServer:
         if graphed is None:
             return None
         if self._reports is None or self._reports.done():
-            self._reports = self._thread.submit(
-                graphed.report, bounded=False
-            )  # it waits for calls of other threads
+            # it waits for calls of other threads
+            self._reports = self._thread.submit(graphed.report, bounded=False)
         report = asyncio.wrap_future(self._reports)
         await asyncio.wait({report}, timeout=_REPORT_S)
         if report.done():

@@ -89,9 +89,8 @@ class ModulePart:
         self.kind = type(alive())
         self._site = NOWHERE
         self._calls = 0
-        self._fastest_s = self._quickest_s = (
-            math.inf
-        )  # of plain calls, and of graphed ones since the last look
+        # of plain calls, and of graphed ones since the last look
+        self._fastest_s = self._quickest_s = math.inf
         self._graphed: GraphedPart | None = None
         self._report: Any = None
         self._why = ""

@@ -64,9 +64,8 @@ class TrainingForward:
         """Losses, as ``forward`` gives them."""
         model, layers = self.model, self.model.paligemma_with_expert
         checkpoints, training = model.gradient_checkpointing_enabled, layers.training
-        model.gradient_checkpointing_enabled = layers.training = (
-            False  # of this module alone, not of its children
-        )
+        # of this module alone, not of its children
+        model.gradient_checkpointing_enabled = layers.training = False
         try:
             return self.forward(PreparedObservation(parts), actions, noise=noise, time=time)
         finally:

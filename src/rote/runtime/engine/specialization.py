@@ -108,9 +108,8 @@ class Specialization:
         self.changing = ChangingNumbers()
         self.earlier = EarlierFacts(subject.store, call)
         self.choice = Choice(self.recordings, self.limits, subject.staying)
-        self.places: tuple[
-            int, ...
-        ] = ()  # of the inputs of compiled code, in the last call that was looked at
+        # of the inputs of compiled code, in the last call that was looked at
+        self.places: tuple[int, ...] = ()
         self.eager_reasons: list[Reason] = []  # why the key runs eagerly for good
         self._last_reasons: list[Reason] = []  # of the last traced call
         self._other_lengths = lengths or OtherLengths()
@@ -602,9 +601,8 @@ class Specialization:
     def _hooks(self, trace: Trace, recording: Recording | None) -> TraceHooks:
         """What the notes of a call and its tracer tell each other."""
         often = {address for address, times in self._bound.items() if times >= OFTEN}
-        if (
-            recording is not None and recording.computation is not None
-        ):  # a number may be as it was, this time
+        # a number may be as it was, this time
+        if recording is not None and recording.computation is not None:
             often.update([target.address for target in recording.binds])
         bound = partial(trace.bound, often=often, by_value=self.changing.by_value)
         shown = partial(is_shown, trace)

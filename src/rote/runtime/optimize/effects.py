@@ -105,9 +105,8 @@ class Effects:
             elif index in captured:
                 found._look_at(index, operation, unwritten)
             elif operation.kind == ops.CAPTURED and operation.is_of_aten and operation.facts.blank:
-                unwritten.update(
-                    [each.origin for each in _results(operation)]
-                )  # its segment launches nothing
+                # its segment launches nothing
+                unwritten.update([each.origin for each in _results(operation)])
             elif operation.kind == ops.CAPTURED and index not in refused:
                 raise LeftAloneError(f"{_told(operation)} is in no segment that is known")
             else:

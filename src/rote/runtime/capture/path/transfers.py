@@ -92,9 +92,8 @@ class Transfers:
         self._told: GroupCall | None = None  # what leads to the collective that is met
         self._flights: list[InFlight] = []  # by number
         self._led: dict[int, tuple[list[torch.Tensor], int]] = {}  # what C++ waits for itself, by storage
-        self._handles: list[
-            SeenWork | DoneWork
-        ] = []  # C++ may hold them without keeping what they are in Python
+        # C++ may hold them without keeping what they are in Python
+        self._handles: list[SeenWork | DoneWork] = []
         self._made: dict[int, tuple[InFlight, int]] = {}  # what functional collectives fill, by storage
         self._thread = get_ident()
 

@@ -150,9 +150,8 @@ class Notes:
     def __init__(self) -> None:
         self._traces = _Traces(self._adopt)
         self._calls: dict[int, Trace] = {}  # traces by thread, also while a note is at work
-        self._adopting: set[int] = (
-            set()
-        )  # threads in ``_adopt`` or in a note: both may run instrumented code, whose notes find no trace
+        # threads in ``_adopt`` or in a note: both may run instrumented code, whose notes find no trace
+        self._adopting: set[int] = set()
         for name, row in _NOTES.items():
             setattr(self, name, self._note(row))
         self._gathered = self._note(_Row("args", calls.gathered))
