@@ -12,7 +12,7 @@ from contextvars import ContextVar
 import numpy
 import pytest
 
-from rote.checker.traced import TracedCalls
+from rote.checker.session import TracedCalls
 from rote.runtime.state import show
 
 LEVEL = 3

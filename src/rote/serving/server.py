@@ -24,11 +24,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..api import Report
 from ..base import EnvironmentError_
-from .access import is_let_in
 from .connection import ENDING, LOG, Client
 from .inference import Reply, inference
 from .metrics import CONTENT_TYPE, Metrics
-from .options import ServeOptions
+from .options import ServeOptions, is_let_in
 from .policy import Served
 from .reading import NO_SERVE
 from .thread import InferenceThread, OverfullError

@@ -28,7 +28,11 @@ T = TypeVar("T")
 
 
 class FakeStorages(Generic[T]):
-    """Values of storages, by the tensors that lie in them; a tensor that is not strided has none."""
+    """Values of storages, by the tensors that lie in them; a tensor that is not strided has none.
+
+    PyTorch reuses the handle of a storage that is gone. So a weak reference follows each: it keeps nothing
+    alive, and no new storage inherits.
+    """
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[torch.UntypedStorage], T]] = {}

@@ -36,7 +36,10 @@ class Documentation(NamedTuple):
 
 
 def documentation(code: str) -> Documentation:
-    """Read the text of a rule; raises OSError if the file cannot be read."""
+    """Read the text of a rule, a second-level heading for each part; raises OSError if that cannot be done.
+
+    A part is one paragraph, however its lines are broken, or one fenced block of Python.
+    """
     return parsed(files("rote.hazards.rules").joinpath("texts", f"{code}.md").read_text(encoding="utf-8"))
 
 

@@ -1,9 +1,8 @@
 """Regions of pointwise operations as one kernel, equal to the bit."""
 
-from .alike import GroupPlans
 from .body import Body, Loaded
 from .device import DeviceKernels, KernelRequest, kernels_of
-from .groups import plan_group
+from .groups import GroupPlans, plan_group
 from .hostile import HOSTILE, hostile_like
 from .positions import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 from .proofs import UNPROVED, OperationProof, is_equal, proof_of

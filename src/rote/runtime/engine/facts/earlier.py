@@ -44,7 +44,10 @@ RanCode = Mapping[CodeType, Mapping[str, Any]]
 
 
 class FactStore(Protocol):
-    """Keeps the facts of one callable. Nothing here raises: what cannot be kept or read is said in a note."""
+    """Keeps the facts of one callable; :mod:`rote.plans` has them in a directory.
+
+    Nothing here raises: what cannot be kept or read is said in a note.
+    """
 
     def find(self, key: KeyName) -> KeyFacts | None:
         """What is known of a key, in so far as it may hold for this process."""
