@@ -34,8 +34,8 @@ class PlanEntry:
     fault: str = ""
 
 
-def opened(path: str) -> PlanDirectory:
-    """A directory that is there.
+def opened(path: str) -> tuple[PlanDirectory, dict[str, PlanFolder]]:
+    """A directory that is there, and its folders, by what stands before the names of their files.
 
     Raises:
         PlanError: It is not, or cannot be opened.
@@ -43,7 +43,7 @@ def opened(path: str) -> PlanDirectory:
     found = PlanDirectory(path, make=False)
     if found.folder is None:
         raise PlanError("; ".join(found.failures))
-    return found
+    return found, {"": found.folder, **({"code/": found.shelf.folder} if found.shelf is not None else {})}
 
 
 def entries(path: str) -> list[PlanEntry]:
@@ -52,19 +52,16 @@ def entries(path: str) -> list[PlanEntry]:
     Raises:
         PlanError: The directory cannot be opened.
     """
-    found = opened(path)
-    if found.folder is None:
-        return []
-    facts = [_entry(found.folder, each, "") for each in found.folder.places() if each.name != KEY]
-    inner = found.shelf.folder if found.shelf is not None else None
-    return facts + [_entry(inner, each, "code/") for each in (inner.places() if inner is not None else ())]
+    folders = opened(path)[1].items()
+    files = [(prefix, folder, each) for prefix, folder in folders for each in folder.places()]
+    return [_entry(prefix, folder, each) for prefix, folder, each in files if prefix + each.name != KEY]
 
 
-def _entry(folder: PlanFolder | None, place: KeptFile, prefix: str) -> PlanEntry:
+def _entry(prefix: str, folder: PlanFolder, place: KeptFile) -> PlanEntry:
     days = max(time.time() - place.changed, 0.0) / DAY_S
     plan, fault = None, ""
     try:
-        plan = _read(folder, place) if folder is not None else None
+        plan = _read(folder, place)
     except PlanError as error:
         fault = str(error)
     return PlanEntry(prefix + place.name, place.nbytes, days, plan, fault)
@@ -97,7 +94,7 @@ def check(path: str) -> Iterator[tuple[str, str]]:
     Raises:
         PlanError: The directory cannot be opened.
     """
-    found = opened(path)
+    found, _ = opened(path)
     yield from [(path, failure) for failure in found.failures]
     if found.shelf is not None and (why := found.shelf.copied()):
         yield path, why
@@ -122,16 +119,12 @@ def prune(path: str, *, older: float, all_stale: bool) -> list[str]:
     Raises:
         PlanError: The directory cannot be opened, or a file cannot be removed.
     """
-    found = opened(path)
-    if found.folder is None:
-        return []
+    _, folders = opened(path)
     stale = {name for name, _ in check(path)} if all_stale else set[str]()
     gone = [each.name for each in entries(path) if each.fault or each.days > older or each.name in stale]
     gone = [name for name in gone if name.endswith((ENDING, CODE_ENDING, CERTIFICATE_ENDING))]
-    gone += found.folder.leftovers()
-    inner = found.shelf.folder if found.shelf is not None else None
+    gone += folders[""].leftovers()
     for name in gone:
-        folder = inner if name.startswith("code/") else found.folder
-        if folder is not None:
-            folder.remove(name.removeprefix("code/"))
+        prefix = name[: name.rfind("/") + 1]
+        folders[prefix].remove(name.removeprefix(prefix))
     return gone

@@ -12,6 +12,7 @@ What a call hands out never lies in a chunk. It keeps memory of its own, which t
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
+from dataclasses import dataclass
 
 import torch
 
@@ -42,14 +43,12 @@ class Chunk:
         self.bytes.fill_(POISON)
 
 
+@dataclass(eq=False, slots=True)
 class Lease:
     """One recording's hold on the pool: a chunk, if it has intermediates, and bytes kept elsewhere."""
 
-    __slots__ = ("chunk", "kept_bytes")
-
-    def __init__(self, chunk: Chunk | None, kept_bytes: int) -> None:
-        self.chunk = chunk
-        self.kept_bytes = kept_bytes
+    chunk: Chunk | None
+    kept_bytes: int
 
     def regions(self) -> dict[Hashable, int]:
         """Bytes by region: what the recording keeps alone, and the chunk."""
