@@ -11,6 +11,7 @@ import torch
 from tests.conformance.kernels import SIZE, binary_of, eager, source_for
 
 from rote.base.errors import EnvironmentError_, InternalError
+from rote.runtime.backends.protocol import KernelLaunch
 from rote.runtime.compiling import Binary
 
 aten = torch.ops.aten
@@ -50,7 +51,7 @@ def capture(b, kernel, x, y, *, scale=2.0, plus=3, then=None):
         b.session.begin()
         try:
             results = made(b.backend, b.session)
-            b.session.launch(kernel, [x, y], results, [scale], [plus])
+            b.session.launch(KernelLaunch(kernel, [x, y], results, [scale], [plus]))
             out = then(b.session, *results) if then is not None else results
             b.segments.append(b.session.end())
         except BaseException:
@@ -134,7 +135,7 @@ def test_it_stands_in_order_among_operations(bench, kernel, given):
         session = b.session
         doubled = session.run(aten.mul.Tensor, (x, 2.0), {})
         results = made(b.backend, session)
-        session.launch(kernel, [doubled, y], results, [0.5], [7])
+        session.launch(KernelLaunch(kernel, [doubled, y], results, [0.5], [7]))
         del doubled
         return session.run(aten.add.Tensor, (results[0], results[1]), {})
 
@@ -160,7 +161,7 @@ def test_memory_of_its_results_is_used_again(bench, kernel, given):
         current = x
         for _ in range(5):
             results = made(b.backend, b.session)
-            b.session.launch(kernel, [current, y], results, [0.5], [1])
+            b.session.launch(KernelLaunch(kernel, [current, y], results, [0.5], [1]))
             current = results[0]
             del results
         out = b.session.run(aten.clone.default, (current,), {})
@@ -204,7 +205,7 @@ def test_it_may_not_write_what_it_reads(bench, kernel, given):
         b.session.begin()
         results = made(b.backend, b.session)
         with pytest.raises(InternalError, match="it is to write memory that it reads"):
-            b.session.launch(kernel, [x, results[0]], results, [1.0], [1])
+            b.session.launch(KernelLaunch(kernel, [x, results[0]], results, [1.0], [1]))
         b.session.abort()
 
 
@@ -212,7 +213,7 @@ def test_a_launch_needs_an_open_segment(bench, kernel, given):
     b = bench()
     x, y = given()
     with pytest.raises(InternalError, match=r"no segment open|with no segment"):
-        b.session.launch(kernel, [x, y], made(b.backend), [1.0], [1])
+        b.session.launch(KernelLaunch(kernel, [x, y], made(b.backend), [1.0], [1]))
 
 
 def test_an_aborted_segment_leaves_nothing(bench, kernel, given):

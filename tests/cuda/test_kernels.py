@@ -12,6 +12,7 @@ from tests.conformance.kernels import SIZE, binary_of, eager, source_for
 from rote.base.errors import CaptureError, MemoryShortageError
 from rote.runtime.backends import PROCESS
 from rote.runtime.backends.cuda.driver import Driver, DriverError
+from rote.runtime.backends.protocol import KernelLaunch
 from rote.runtime.compiling import COMPILERS, Binary, KernelSource, Language, Programs
 
 pytestmark = [
@@ -54,11 +55,11 @@ def test_a_refused_launch_is_a_refused_capture(backend, kernel, monkeypatch, sta
 
             patch.setattr(Driver, "launch_kernel", refuse)
             with pytest.raises(error, match="kernel scaled_sum cannot be captured: cuLaunchKernel refused"):
-                session.launch(kernel, [x, x.clone()], empty(session), [1.0], [1])
+                session.launch(KernelLaunch(kernel, [x, x.clone()], empty(session), [1.0], [1]))
         session.abort()
         session.begin()
         results = empty(session)
-        session.launch(kernel, [x, x], results, [1.0], [1])
+        session.launch(KernelLaunch(kernel, [x, x], results, [1.0], [1]))
         segment = session.end()
     session.finish()
     x.fill_(3.0)
@@ -79,7 +80,7 @@ def test_it_is_unloaded_with_its_last_holder(backend, monkeypatch):
     with session.stream():
         session.begin()
         results = empty(session)
-        session.launch(kernel, [x, x], results, [1.0], [1])
+        session.launch(KernelLaunch(kernel, [x, x], results, [1.0], [1]))
         segment = session.end()
     session.finish()
     del kernel

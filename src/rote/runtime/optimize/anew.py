@@ -38,7 +38,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Backend, LoadedKernel, Segment, Session
+from ..backends.protocol import Backend, KernelLaunch, LoadedKernel, Segment, Session
 from ..capture import without_copies
 from ..fusion import Written, kernels_of
 from ..operators import tensors_of
@@ -348,7 +348,8 @@ class Recapture:
             made = [self._target(token) for token in tokens]
             _check_reach(kernel, given)
             flat = [each.as_strided((each.numel(),), (1,), 0) for each in made]
-            self._session.launch(self._kernels[kernel], given, flat, kernel.reals, kernel.integers)
+            loaded = self._kernels[kernel]
+            self._session.launch(KernelLaunch(loaded, given, flat, kernel.reals, kernel.integers))
         for token, tensor in zip(tokens, made, strict=True):
             if token.origin in self._last and not self._is_there(token.origin):
                 self._own[token.origin] = tensor.untyped_storage()  # perhaps in place of an earlier version

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..backends.protocol import LoadedKernel, Segment, Session, raw_call
+from ..backends.protocol import KernelLaunch, Segment, Session, raw_call
 from ..compiling import KernelSource
 from ..fusion import DeviceKernels
 from ..operators import composite_call
@@ -58,16 +58,9 @@ class RunningSession:
         """The current stream."""
         return nullcontext()
 
-    def launch(
-        self,
-        kernel: LoadedKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float] = (),
-        integers: Sequence[int] = (),
-    ) -> None:
+    def launch(self, launch: KernelLaunch) -> None:
         """Launch a kernel."""
-        kernel([*given, *made], reals, integers)
+        launch.kernel(launch.tensors, launch.reals, launch.integers)
 
 
 class _Handing(TorchDispatchMode):
@@ -109,7 +102,7 @@ class AlternativeRunner:
         if kernel is None:
             raise LeftAloneError("a kernel of an alternative is not that which was tried")
         with undispatched():
-            self.session.launch(kernel, given, made)
+            self.session.launch(KernelLaunch(kernel, given, made))
 
     def calculated(
         self, alternative: Alternative, operation: Operation, args: Sequence[Any], kwargs: Mapping[str, Any]

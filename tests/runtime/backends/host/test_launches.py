@@ -12,6 +12,7 @@ from tests.conformance.kernels import SIZE, binary_of, eager, source_for
 
 from rote.base.errors import InternalError
 from rote.runtime.backends.host import HostBackend
+from rote.runtime.backends.protocol import KernelLaunch
 
 
 @pytest.fixture
@@ -29,7 +30,7 @@ def test_it_may_write_memory_of_others(backend, kernel):
     others = torch.empty(SIZE), torch.empty(SIZE, dtype=torch.int64)
     session = backend.open(exclusive=False)
     session.begin()
-    session.launch(kernel, [x, y], others, [2.0], [3])
+    session.launch(KernelLaunch(kernel, [x, y], others, [2.0], [3]))
     segment = session.end()
     session.finish()
     for other in others:
@@ -45,7 +46,9 @@ def test_it_may_not_write_what_it_reads(backend, kernel):
     session.begin()
     x = torch.ones(SIZE)
     with pytest.raises(InternalError, match="it is to write memory that it reads"):
-        session.launch(kernel, [x, torch.ones(SIZE)], [x, torch.empty(SIZE, dtype=torch.int64)], [1.0], [1])
+        session.launch(
+            KernelLaunch(kernel, [x, torch.ones(SIZE)], [x, torch.empty(SIZE, dtype=torch.int64)], [1.0], [1])
+        )
     session.release()
 
 
@@ -58,7 +61,7 @@ def test_memory_of_others_may_move(backend, kernel):
         session.run(torch.ops.aten.empty.memory_format, ([SIZE],), {"dtype": dtype})
         for dtype in (torch.float32, torch.int64)
     ]
-    session.launch(kernel, [x, y], results, [2.0], [3])
+    session.launch(KernelLaunch(kernel, [x, y], results, [2.0], [3]))
     segment = session.end()
     session.finish()
     x.untyped_storage().resize_(4096 * SIZE)

@@ -34,7 +34,7 @@ from ...pytorch import undispatched, unseen_functions
 from ..protocol import (
     CapturedCollective,
     CopyingSegment,
-    LoadedKernel,
+    KernelLaunch,
     check_apart,
     first_line,
     is_shortage,
@@ -174,15 +174,9 @@ class CudaSession:
     def disown(self, storage: torch.UntypedStorage) -> None:
         """The allocator takes it back."""
 
-    def launch(
-        self,
-        kernel: LoadedKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float] = (),
-        integers: Sequence[int] = (),
-    ) -> None:
+    def launch(self, launch: KernelLaunch) -> None:
         """Capture a launch of a compiled kernel."""
+        kernel = launch.kernel
         if self._graph is None:
             raise InternalError("a kernel was captured with no segment open")
         if not isinstance(kernel, CudaKernel) or kernel.device != self._backend.device:
@@ -191,8 +185,8 @@ class CudaSession:
         try:
             # Tensors are only looked at.
             with unseen_functions(), undispatched(), self._backend.streams.switch():
-                check_apart(kernel.source, given, made)
-                kernel.run((*given, *made), reals, integers)
+                check_apart(launch)
+                kernel.run(launch.tensors, launch.reals, launch.integers)
         except DriverError as error:
             refusal = MemoryShortageError if error.status == OUT_OF_MEMORY else CaptureError
             raise refusal(f"kernel {kernel.source.name} cannot be captured: {error}") from error

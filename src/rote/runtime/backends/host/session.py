@@ -14,7 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import Any
@@ -28,7 +28,7 @@ from ..protocol import (
     OWNING,
     Aliases,
     CapturedCollective,
-    LoadedKernel,
+    KernelLaunch,
     NumberCell,
     check_apart,
     first_line,
@@ -140,32 +140,20 @@ class HostSession:
         """It is about to lose that memory."""
         self._storages.end(storage)
 
-    def launch(
-        self,
-        kernel: LoadedKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float] = (),
-        integers: Sequence[int] = (),
-    ) -> None:
+    def launch(self, launch: KernelLaunch) -> None:
         """Run a compiled kernel, and capture that into the open segment."""
         if self.state is not _OPEN:
             self.state = after(self.state, SessionStep.RUN)
-        if not isinstance(kernel, HostKernel):
-            raise InternalError(f"kernel {kernel.source.name} was not loaded by the backend of the host")
-        _unseen(self._launch, kernel, given, made, reals, integers)
+        if not isinstance(launch.kernel, HostKernel):
+            raise InternalError(
+                f"kernel {launch.kernel.source.name} was not loaded by the backend of the host"
+            )
+        _unseen(self._launch, launch.kernel, launch)
 
-    def _launch(
-        self,
-        kernel: HostKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float],
-        integers: Sequence[int],
-    ) -> None:
-        check_apart(kernel.source, given, made)
-        kernel((*given, *made), reals, integers)
-        self._tape.record_launch(kernel, given, made, reals, integers)
+    def _launch(self, kernel: HostKernel, launch: KernelLaunch) -> None:
+        check_apart(launch)
+        kernel(launch.tensors, launch.reals, launch.integers)
+        self._tape.record_launch(kernel, launch)
 
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from ...operators import Facts
-from ..protocol import KERNEL, OWNING, Aliases
+from ..protocol import KERNEL, OWNING, Aliases, KernelLaunch
 from .forms import Form, form_of
 from .kernels import HostKernel
 from .operations import HostOperation, walk, with_tensors
@@ -132,21 +132,14 @@ class Tape:
         self.entries.append(TapeEntry(operation, frozen, options, made, Modes.now()))
         self._storages.tick()
 
-    def record_launch(
-        self,
-        kernel: HostKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float],
-        integers: Sequence[int],
-    ) -> None:
+    def record_launch(self, kernel: HostKernel, launch: KernelLaunch) -> None:
         """Write down a launch that has just run."""
-        written = [self._held(tensor) for tensor in made]
+        written = [self._held(tensor) for tensor in launch.made]
         for each in written:
             for place in places(each):
                 place.block.rewritten = True
-        read = [self._held(tensor) for tensor in given]
-        numbers = tuple(reals), tuple(integers)
+        read = [self._held(tensor) for tensor in launch.given]
+        numbers = tuple(launch.reals), tuple(launch.integers)
         self.entries.append(LaunchEntry(kernel, (*read, *written), *numbers, Modes.now()))
         self._storages.tick()
 

@@ -15,7 +15,16 @@ from .base import (
     Sharing,
     unwaited,
 )
-from .kernels import ALIGNMENT, KERNEL, NAMES_OF_TYPES, LoadedKernel, check_apart, check_kernel, check_launch
+from .kernels import (
+    ALIGNMENT,
+    KERNEL,
+    NAMES_OF_TYPES,
+    KernelLaunch,
+    LoadedKernel,
+    check_apart,
+    check_kernel,
+    check_launch,
+)
 from .numbers import NumberCell, holds, replaced
 from .shortage import first_line, is_shortage
 from .timing import Timing

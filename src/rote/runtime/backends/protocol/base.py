@@ -24,7 +24,7 @@ import torch
 from ....base import Site
 from ...compiling import Binary
 from .aliases import OWNING, Aliases
-from .kernels import LoadedKernel
+from .kernels import KernelLaunch, LoadedKernel
 from .timing import Timing
 
 
@@ -159,21 +159,8 @@ class Session(Protocol):
     def disown(self, storage: torch.UntypedStorage) -> None:
         """A storage is about to lose its memory; does nothing if that was not made here."""
 
-    def launch(
-        self,
-        kernel: LoadedKernel,
-        given: Sequence[torch.Tensor],
-        made: Sequence[torch.Tensor],
-        reals: Sequence[float] = (),
-        integers: Sequence[int] = (),
-    ) -> None:
-        """Capture a launch of a compiled kernel into the open segment.
-
-        Args:
-            kernel: Loaded by this backend. The session holds it until it is released.
-            given: Tensors that it only reads.
-            made: Tensors that it writes whole: memory that this session has made (``empty_strided``), or that
-                somebody promises to keep as long as the session. None shares memory with one that is given.
+    def launch(self, launch: KernelLaunch) -> None:
+        """Capture a launch of a compiled kernel into the open segment; the kernel is held until the release.
 
         Raises:
             CaptureError: The device refused the launch. The open segment is lost; call ``abort``.

@@ -8,7 +8,7 @@ writes stands in its text, and is not.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NoReturn, Protocol
+from typing import NamedTuple, NoReturn, Protocol
 
 import torch
 
@@ -61,6 +61,27 @@ class LoadedKernel(Protocol):
         ...
 
 
+class KernelLaunch(NamedTuple):
+    """A launch of a kernel, which the backend of its session has loaded.
+
+    Attributes:
+        given: Tensors that it only reads.
+        made: Tensors that it writes whole: memory that the session has made (``empty_strided``), or that
+            somebody promises to keep as long as the session. None shares memory with one that is given.
+    """
+
+    kernel: LoadedKernel
+    given: Sequence[torch.Tensor]
+    made: Sequence[torch.Tensor]
+    reals: Sequence[float] = ()
+    integers: Sequence[int] = ()
+
+    @property
+    def tensors(self) -> list[torch.Tensor]:
+        """Those that it reads, then those that it writes."""
+        return [*self.given, *self.made]
+
+
 def check_kernel(source: KernelSource, capability: int) -> None:
     """Compare what a kernel was compiled for with the compute capability of a device (0: the host).
 
@@ -101,15 +122,16 @@ def check_launch(
             _refuse(source, f"tensor {n} does not begin at a multiple of {ALIGNMENT} bytes as it should")
 
 
-def check_apart(source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]) -> None:
+def check_apart(launch: KernelLaunch) -> None:
     """Compare the memory that a captured kernel is to read with that which it is to write.
 
     Raises:
         InternalError: A tensor that it writes shares memory with one that it reads. Where the kernel works in
             place it may be that tensor, and not another one in the same memory.
     """
-    for mine in made:
-        others = [each for each in given if _shares_memory(each, mine)]
+    source = launch.kernel.source
+    for mine in launch.made:
+        others = [each for each in launch.given if _shares_memory(each, mine)]
         same = [_place_of(each) == _place_of(mine) for each in others]
         if others and not (source.in_place and all(same)):
             _refuse(source, "it is to write memory that it reads")
