@@ -441,10 +441,15 @@ class HostDataMode(TorchFunctionMode):
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells.
 
-        Without gradients it is in none, but there may be something in its ``.grad``.
+        That there is nothing in the ``.grad`` of a leaf is told by the key.
         """
-        tracked = self._given.get(id(args[0]))
-        if func in _PLACE and (tracked or (tracked is not None and func in _SLOT)):
+        tensor = args[0]
+        tracked = self._given.get(id(tensor))
+        if tracked is None or func not in _PLACE:
+            return
+        is_slot = func in _SLOT and tensor.is_leaf
+        self._use.gradient = self._use.gradient or is_slot
+        if tensor.grad is not None if is_slot else tracked:
             self._use.state = self._use.state or user_site()
 
     def _block(self, rule: Rule, text: str) -> None:

@@ -29,6 +29,7 @@ from ..arguments import (
     SlotsBefore,
     StandingLeaves,
     Target,
+    has_gradient,
     leaves_of,
     tracing,
 )
@@ -317,9 +318,17 @@ class TracedCall:
         inputs.writing(written | replayed).copy_back(self._call.leaves)
         self._put_flags(home=True)
 
+    def _lend_gradients(self) -> None:
+        """What stands for an argument has what lies in the ``.grad`` of that."""
+        for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
+            if own is not leaf and id(leaf) in self._given and leaf.is_leaf and has_gradient(own):
+                leaf.grad = own.grad
+
     def _put_flags(self, *, home: bool) -> None:
         """What the call runs on requires grad as it did; with ``home`` the caller's own keep what it set."""
         for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
+            if own is not leaf and id(leaf) in self._given and leaf.is_leaf:
+                _take_gradient(leaf, own if home else leaf)
             asked = self._given.get(id(leaf))
             if asked is None or leaf.requires_grad is asked or not leaf.is_leaf:
                 continue
@@ -336,6 +345,7 @@ class TracedCall:
         if isinstance(self._function, GradientWalk):
             tracer.know_numbers(self._function.numbers_in(self._leaves))
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
+        self._lend_gradients()
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers
         host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
@@ -526,6 +536,8 @@ class TracedCall:
             value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
         blockers += found or use.changes(tracer.cursor.storages, tensors, value, self._site)
+        if use.gradient and self._call.openings is not None:
+            self._call.openings.gradients = True
         self._put_flags(home=True)
         watch = self._plan.watch() if self._plan.watch is not None else None
         blockers += tracer.sharded.reasons(
@@ -665,6 +677,15 @@ class TracedCall:
 
     def _stream(self) -> Any:
         return self._plan.session.stream() if self._plan.session is not None else nullcontext()
+
+
+def _take_gradient(leaf: torch.Tensor, own: torch.Tensor) -> None:
+    """What the call has put into the ``.grad`` of what stands for an argument is in that of the argument."""
+    found = leaf.grad
+    if own is not leaf and own.is_leaf and found is not own.grad:
+        own.grad = found.detach().clone() if found is not None else None  # it may lie where replays write
+    if found is not None:
+        leaf.grad = None
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:
