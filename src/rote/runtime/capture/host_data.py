@@ -115,6 +115,7 @@ _REBINDS = _Tensor.data.__set__
 _INDEXING = frozenset({list, numpy.ndarray})
 _INDEXING_ALONE = _INDEXING | {tuple}
 """Types of indices of which PyTorch makes tensors."""
+_INDICES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
@@ -351,16 +352,17 @@ class HostDataMode(TorchFunctionMode):
         return self._build(torch.tensor, (numbers,), data)
 
     def _index_of_array(self, tensor: torch.Tensor, array: Any) -> Any:
-        """An index for an array of indices that is followed."""
-        numbers = self._numbers
-        if numbers is None or numbers.expression(array) is None or array.dtype != numpy.int64:
+        """An index for an array that the call has made; it may be written afterwards, so it is copied."""
+        numbers, host = self._numbers, self._tracer.host
+        if array.dtype.type not in _INDICES or not array.ndim:
             return array
-        host = self._tracer.host
         if form_of(array) is not None and host.under(array) is not None:
             return array
+        if numbers is None or numbers.expression(array) is None:
+            made = host.is_made(pointer_of(array))
+            return self._build(torch.tensor, (array,), {"device": tensor.device}) if made else array
         with below_transforms() as wrap:
-            made = host.aside(lambda: torch.from_numpy(array))
-            found = host.array_tensor(array, made, "from_numpy", torch.from_numpy)
+            found = host.array_tensor(array, host.aside(lambda: torch.tensor(array)), "tensor", torch.tensor)
             if found is None:
                 return array
             numbers.owed.pop(identity(array), None)
