@@ -1,4 +1,4 @@
-"""Tensors are indexed by arrays of numpy's: those that are given, and those that the call makes and shuffles."""
+"""Tensors are indexed by arrays of numpy: those that are given, and those that the call makes and shuffles."""
 
 from __future__ import annotations
 
