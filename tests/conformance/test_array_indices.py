@@ -1,4 +1,4 @@
-"""Tensors are indexed by arrays of numpy: those that are given, and those that the call makes and shuffles."""
+"""Tensors are indexed by arrays of numpy: by those that are given, and those that the call shuffles."""
 
 from __future__ import annotations
 
@@ -138,3 +138,30 @@ def test_an_update_of_ppo_replays(device):
     seen = played(lambda run: graphed.append(rote.graph(run, keep=True)) or graphed[0])
     assert_same(seen, played(lambda run: run))
     assert graphed[0].report().replayed >= CALLS, graphed[0].explain()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("look", [
+    lambda view: view[0] > 2,
+    lambda view: view.sum() > 8,
+    lambda view: 7 not in view,
+    lambda view: any(each > 6 for each in view),
+    lambda view: view.max() > 6,
+    lambda view: memoryview(view)[0] > 2,
+    lambda view: float(view.reshape(2, 2)[0, 0]) > 2,
+    lambda view: numpy.sort(view)[0] > 1,
+    lambda view: torch.from_numpy(view).sum().item() > 8,
+])  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_a_view_that_was_made_before_an_array_is_shuffled(device, look, seed):
+    def shuffled(x):
+        rows = numpy.arange(ROWS)
+        view = rows[:4]
+        numpy.random.shuffle(rows)
+        return x * (2 if look(view) else 3)
+
+    def played(run):
+        numpy.random.seed(seed)
+        return [run(torch.full((2,), float(n), device=device)) for n in range(2 * CALLS)]
+
+    assert_same(played(rote.graph(shuffled, keep=True)), played(shuffled))

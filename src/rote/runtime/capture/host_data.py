@@ -26,7 +26,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
-from ...base import bits_of, identity, running_lines, user_site
+from ...base import identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
@@ -53,6 +53,7 @@ from .path import (
     BuiltNumbers,
     HandedNumbers,
     Mode,
+    ReadList,
     TakenView,
     WrittenPlace,
     built_of,
@@ -414,7 +415,7 @@ class HostDataMode(TorchFunctionMode):
         if func is _Tensor.__format__:  # of a single number it reads that, by an operation
             return func(*args) if args[1] or not args[0].dim() else self._text(args[0], func, args[1])
         if func in COMPOSITES:
-            return call_composite(self._tracer, self._to_list, func, args, kwargs)
+            return call_composite(self._tracer, self._looked_at, func, args, kwargs)
         if func is _Tensor.numpy and self._can_lend(args[0], kwargs):
             return self._as_array(args[0])
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
@@ -610,7 +611,15 @@ class HostDataMode(TorchFunctionMode):
         tensor = unwrapped(tensor)
         if self._is_unread(tensor):
             return tensor.tolist()
-        return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
+        found = self._read(tensor, "tolist", lambda alias: ReadList(alias.tolist()), rules.LIST_READ).thaw()
+        return self._numbers.read(found) if self._numbers is not None else found
+
+    def _looked_at(self, tensor: torch.Tensor) -> Any:
+        """The numbers of a tensor, for code that looks at them."""
+        found = self._to_list(tensor)
+        if self._numbers is not None:
+            self._numbers.pin_inside(found)
+        return found
 
     def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
         """The text of a tensor, which PyTorch makes of its numbers where no mode sees that.
@@ -658,33 +667,6 @@ class HostDataMode(TorchFunctionMode):
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
             self.roots.extend(roots)
-
-
-class _Unequal:
-    """Carries a value through a comparison without taking part in it."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unequal)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-class _Frozen(tuple[Any, ...]):
-    """A nested list as a hashable value."""
-
-    def __new__(cls, value: Any) -> _Frozen:
-        if isinstance(value, list):
-            return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
-        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
-        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
-
-    def thaw(self) -> Any:
-        """The nested list again."""
-        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:

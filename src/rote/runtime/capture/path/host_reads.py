@@ -16,10 +16,11 @@ from ...numbers import NumberRead, TrackedNumbers
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
+from .read_list import ReadList, numbers_of
 from .resized import ResizedStorages
 
-_ITEM = "aten::_local_scalar_dense"
-"""The operation that reads a number."""
+_READ = frozenset({"aten::_local_scalar_dense", "tolist"})
+"""The operations that read a number, or a list of them."""
 
 
 class HostReads:
@@ -97,11 +98,12 @@ class HostReads:
 
     def _edge(self, operation: Operation, out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
         """The edge along which a read leads: of a number that changes it is the same one each time."""
-        if operation.name == _ITEM and type(out) in (int, float):
+        value = numbers_of(out) if operation.name in _READ else None
+        if value is not None:
             self.lines[lines := running_lines()] = None
             numbers = self._numbers
             read = (
-                numbers.reads(operation.name, lines, out, self._cursor.way) if numbers is not None else None
+                numbers.reads(operation.name, lines, value, self._cursor.way) if numbers is not None else None
             )
             if read is not None:
                 return (NUMBER, read.order, read.way), []
@@ -120,7 +122,8 @@ class HostReads:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
             read = NumberRead(way, value[1], value[2])
-            out = self._numbers.read_again(operation.name, running_lines(), read)
+            again = self._numbers.read_again(operation.name, running_lines(), read)
+            out = ReadList(again) if type(again) is list else again
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
@@ -167,5 +170,5 @@ class _ReadAgain:
 def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, list[torch.Tensor]]:
     """The edge along which a replay goes on; ``reader`` is empty if that depends on the value."""
     for each in reader:
-        return (NUMBER, each.order, each.way(out)), []
+        return (NUMBER, each.order, each.way(numbers_of(out))), []
     return edge_of(out, shaped)

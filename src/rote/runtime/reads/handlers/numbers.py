@@ -270,6 +270,7 @@ class TrackingNotes:
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
+                numbers.meet(given)
                 handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
