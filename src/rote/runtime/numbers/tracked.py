@@ -383,6 +383,29 @@ class TrackedNumbers:
                 if any([identity(base_of(one)) not in self._under for one in found]):
                     self.stop("part of an array is looked at that is followed, in a way that is not")
 
+    def write(self, function: str, array: Any, *operands: Any) -> bool:
+        """The call is about to write to an array that it has made: whether it is followed what it holds then."""
+        own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
+        known = self.expression(array)
+        if self.stopped is not None or not own or identity(array) in self._under:
+            return False
+        if any([each is not array for each in self.arrays_over(pointer_of(array))]):
+            return False  # a view of it is followed
+        found = [known or Fixed.of(array), *map(self._part, operands)]
+        if not any([each.given for each in found]):
+            return False
+        made = Applied.to(function, *found)
+        again = self._again(function, (array, *operands))
+        if (
+            made.size > LARGEST
+            or again is self
+            or (known is not None and not self._is_as_computed(array, known))
+        ):
+            return False
+        self._steps[made], self.has_arrays = None, True
+        self._known[identity(array)] = array, made, array
+        return True
+
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
         return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(value)
@@ -641,7 +664,7 @@ class TrackedNumbers:
         self.take_owed()
 
     def read(self, value: Any) -> Any:
-        """A function of PyTorch's has given a number, or a list: what stands for it, if it was read just now."""
+        """A function of PyTorch has given a number, or a list: what stands for it, if it was just read."""
         place, self._next = self._next, None
         if place is None or not self.follows:
             return value

@@ -27,6 +27,7 @@ class ReadList(tuple[Any, ...]):
     """A nested list as a hashable value."""
 
     def __new__(cls, value: Any) -> ReadList:
+        """The form of a list, or of what lies in one."""
         if isinstance(value, list):
             return super().__new__(cls, ("list", *(ReadList(item) for item in value)))
         shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)

@@ -560,6 +560,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     elif by_member and type(key) is int and -members.length(value) <= key < members.length(value):
         _store_member(trace, value, key)
     elif what != CONTAINER:
+        if type(lookup.find(type(value), "__setitem__").value) is not FunctionType:
+            trace.outside.stray(new)  # C takes its numbers
         special(trace, value, "__setitem__", writes=True)
     else:
         change(trace, value)
