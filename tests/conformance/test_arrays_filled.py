@@ -1,4 +1,4 @@
-"""Arrays of numpy that a call makes and writes to: what it returns of them, and what it computes with them."""
+"""Arrays of numpy that a call makes and writes to: what it returns of them, and computes with them."""
 
 from __future__ import annotations
 

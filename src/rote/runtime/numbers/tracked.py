@@ -384,7 +384,7 @@ class TrackedNumbers:
                     self.stop("part of an array is looked at that is followed, in a way that is not")
 
     def write(self, function: str, array: Any, *operands: Any) -> bool:
-        """The call is about to write to an array that it has made: whether it is followed what it holds then."""
+        """The call is about to write to an array of its own: whether it is followed what that holds then."""
         own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
         known = self.expression(array)
         if self.stopped is not None or not own or identity(array) in self._under:
