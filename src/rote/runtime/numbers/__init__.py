@@ -44,10 +44,10 @@ from .tracked import FEW, Computed, TrackedNumbers, is_data
 
 __all__ = [
     "ARRAY", "BINARY", "CALLED", "COMPARED", "FEW", "FROM_TABLE", "FUNCTION", "GLOBAL_GENERATORS",
-    "IN_PLACE", "ITEM", "ITERATORS", "JOINED", "KINDS", "LENGTH", "LENT", "METHOD", "METHODS", "NAME_OF", "NO_LINES",
-    "OF_MEMBERS", "OF_NUMPY", "OF_TEXTS", "STORED", "TELL_TIME", "TEXTS", "TIME", "TRUTHS", "UNARY", "UNITS",
-    "UNITS_OF_MEMBERS", "WRITES", "WRITES_BY_NAME", "Applied", "Computation", "Computed", "Draw",
-    "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead", "NumberSource", "Path",
-    "ReadingLines", "TrackedNumbers", "array_token", "can_draw", "index_form", "is_array", "is_data",
-    "is_drawing", "takes_names",
+    "IN_PLACE", "ITEM", "ITERATORS", "JOINED", "KINDS", "LENGTH", "LENT", "METHOD", "METHODS", "NAME_OF",
+    "NO_LINES", "OF_MEMBERS", "OF_NUMPY", "OF_TEXTS", "STORED", "TELL_TIME", "TEXTS", "TIME", "TRUTHS",
+    "UNARY", "UNITS", "UNITS_OF_MEMBERS", "WRITES", "WRITES_BY_NAME", "Applied", "Computation", "Computed",
+    "Draw", "DrawnFrom", "Expression", "Fixed", "GivenNumber", "HostRandom", "NumberRead", "NumberSource",
+    "Path", "ReadingLines", "TrackedNumbers", "array_token", "can_draw", "index_form", "is_array",
+    "is_data", "is_drawing", "takes_names",
 ]  # fmt: skip
