@@ -324,6 +324,13 @@ class TracedCall:
             if own is not leaf and id(leaf) in self._given and leaf.is_leaf and has_gradient(own):
                 leaf.grad = own.grad
 
+    def _tell_gradients(self, use: GradientUse) -> None:
+        """The call asks arguments for their ``.grad``: keys tell which have one, where they can."""
+        if self._call.openings is None:
+            use.state = use.state or self._site
+        else:
+            self._call.openings.gradients = True
+
     def _put_flags(self, *, home: bool) -> None:
         """What the call runs on requires grad as it did; with ``home`` the caller's own keep what it set."""
         for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
@@ -532,12 +539,12 @@ class TracedCall:
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()
         written = (tracer.writes.inputs, tracer.writes.externals)
+        if use.gradient:
+            self._tell_gradients(use)
         found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
         blockers += found or use.changes(tracer.cursor.storages, tensors, value, self._site)
-        if use.gradient and self._call.openings is not None:
-            self._call.openings.gradients = True
         self._put_flags(home=True)
         watch = self._plan.watch() if self._plan.watch is not None else None
         blockers += tracer.sharded.reasons(
