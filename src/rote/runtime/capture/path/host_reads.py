@@ -9,18 +9,47 @@ from typing import Any
 
 import torch
 
-from ....base import Lines, running_lines
+from ....base import Lines, bits_of, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import NumberRead, TrackedNumbers
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
-from .read_list import ReadList, numbers_of
 from .resized import ResizedStorages
 
 _READ = frozenset({"aten::_local_scalar_dense", "tolist"})
 """The operations that read a number, or a list of them."""
+MOST_LISTED = 64
+"""Numbers of a list that are followed; a replay computes with each of them."""
+
+
+class _Unequal:
+    """Carries a value through a comparison without taking part in it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unequal)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class ReadList(tuple[Any, ...]):
+    """A nested list as a hashable value."""
+
+    def __new__(cls, value: Any) -> ReadList:
+        """The form of a list, or of what lies in one."""
+        if isinstance(value, list):
+            return super().__new__(cls, ("list", *(ReadList(item) for item in value)))
+        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
+        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
+
+    def thaw(self) -> Any:
+        """The nested list again."""
+        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
 class HostReads:
@@ -172,3 +201,11 @@ def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, 
     for each in reader:
         return (NUMBER, each.order, each.way(numbers_of(out))), []
     return edge_of(out, shaped)
+
+
+def numbers_of(out: Any) -> Any:
+    """What was read, as a number or a list of a few numbers; None where it is something else."""
+    if type(out) is not ReadList:
+        return out if type(out) in (int, float) else None
+    found = out.thaw() if 1 < len(out) <= MOST_LISTED + 1 else None
+    return found if type(found) is list and {*map(type, found)} <= {int, float} else None
