@@ -402,3 +402,21 @@ def test_calls_are_left_alone_where_hardly_any_key_replays(
         assert report.calls == before.calls + 16 * often
         assert len(left) >= 24 * 16 if often == 32 else not left
         assert often == 32 or report.replayed == before.replayed + 16
+
+
+def test_keys_that_share_the_calls_are_measured_as_soon_as_one_would_be(
+    device: torch.device, clock: Clock
+) -> None:
+    """Each of eight keys was to be replayed as often as a single one before it was found to lose."""
+    clock.replay_s = 200e-6
+    ticks = clock.ticks
+
+    def fn(x: torch.Tensor, name: str) -> torch.Tensor:
+        ticks.put(None)
+        return x * len(name)
+
+    g = rote.graph(fn)
+    for n in range(8 * FIRST_ROUND):
+        x, name = torch.full((4,), float(n), device=device), "key" * (n % 8 + 1)
+        assert torch.equal(g(x, name), x * len(name))
+    assert FIRST_ROUND < g.report().replayed < 4 * FIRST_ROUND

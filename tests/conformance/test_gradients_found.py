@@ -147,3 +147,79 @@ def test_a_gradient_of_an_argument(device, read, tracked):
         if number // 4 % 2:
             x.grad = torch.full((3,), number + 1.0, device=device)
         assert_same(graphed([x]), read(x))
+
+
+def attributed(x):
+    """As attributions clear the gradient of their input, where it has one."""
+    if x.grad is not None:
+        x.grad.zero_()
+    x.requires_grad_()
+    (slope,) = torch.autograd.grad((x * x).sum(), x)
+    x.requires_grad_(False)
+    return slope
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("tracked", [False, True])
+def test_arguments_without_gradients_are_asked_for_them_and_replayed(device, tracked):
+    def read(x):
+        return x.detach() * (2 if x.grad is None else 3)
+
+    graphed = rote.graph(read, keep=True)
+    for number in range(24):
+        x = torch.full((3,), float(number), device=device).requires_grad_(tracked)
+        if number in {9, 10, 15}:
+            x.grad = torch.ones(3, device=device)
+        assert_same(graphed(x), read(x))
+    assert graphed.report().replayed == 24 - 2 - 3
+
+
+def test_attributions_replay(device):
+    graphed = rote.graph(attributed, keep=True)
+    for number in range(16):
+        x, other = (torch.full((3,), float(number), device=device) for _ in range(2))
+        if number == 8:
+            x.grad, other.grad = (torch.full((3,), 5.0, device=device) for _ in range(2))
+        assert_same(graphed(x), attributed(other))
+        assert_same(x.grad, other.grad)
+    assert graphed.report().replayed == 16 - 2 - 1
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("grad", [False, True])
+def test_a_way_that_asks_for_the_gradient_comes_late(device, first, grad):
+    """Recordings and generated functions are there when a call asks for the first time."""
+
+    def read(x):
+        if x.sum().item() > 100:
+            return x * (2 if x.grad is None else 3)
+        return x + 1
+
+    graphed = rote.graph(read, keep=True)
+    with torch.set_grad_enabled(grad):
+        for number in range(40):
+            x = torch.full(
+                (3,), float(number % 5 + (100 if number >= 10 and number % 2 else 0)), device=device
+            )
+            if number >= (0 if first else 20) and number % 3 == 0:
+                x.grad = torch.ones(3, device=device)
+            assert_same(graphed(x), read(x))
+
+
+@pytest.mark.parametrize("clears", [False, True])
+def test_a_way_that_sets_the_gradient_comes_late(device, clears):
+    def put(x):
+        if x.sum().item() > 100:
+            x.grad = None if clears else x * 2
+        return x + 1
+
+    graphed = rote.graph(put, keep=True)
+    for number in range(16):
+        x, other = (torch.full((3,), 1.0 + 100 * (number > 8), device=device) for _ in range(2))
+        if clears:
+            x.grad, other.grad = torch.ones_like(x), torch.ones_like(x)
+        assert_same(graphed(x), put(other))
+        assert (x.grad is None) == (other.grad is None)
+        if x.grad is not None:
+            assert_same(x.grad, other.grad)

@@ -509,6 +509,7 @@ class Graphed:
             self._tally.add(result.reasons, None if entry.settled else entry.key)
             if result.value is not PLAINLY:
                 self._paths.clear()
+                self._keys.tell_gradients()
                 self._keys.drop_abandoned(entry)
             if result.how == RECORDED:
                 ShownCallable(self._function, self._name).note_recording(entry)

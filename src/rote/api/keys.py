@@ -91,6 +91,7 @@ class Keys:
         self._most_sets = most_sets
         self._sets: dict[Any, set[Any]] = {}  # keys by what they have in common apart from their parameters
         self._told = False  # that there are too many of these
+        self._tells_gradients = False  # keys have which arguments have a gradient
         self._turn = 0
         self._refused = deque[Key](maxlen=FEW)  # of calls that were not traced
         self._other_lengths = weakref.WeakValueDictionary[Key, OtherLengths]()
@@ -120,6 +121,14 @@ class Keys:
         """What lies in further slots is taken for arguments: no key that there is has another call."""
         self.release()
         self._carried = ", ".join(names)
+
+    def tell_gradients(self) -> None:
+        """Once calls ask arguments for their ``.grad``: what was recorded before is not told who has one."""
+        if self._openings.gradients and not self._tells_gradients:
+            self._tells_gradients = True
+            for key, entry in [*self.entries.items()]:
+                if any([recording.recorded for recording in entry.recordings]):
+                    self.drop(key)
 
     def varies(self, call: Call) -> bool:
         """Whether a call without a key differs from several in numbers alone; keys leave these out then."""
@@ -302,6 +311,7 @@ class Keys:
         """The same, and forget what they cost."""
         self.release()
         self.idle = None
+        self._tells_gradients = False
         self._ledger.clear()
         self._openings.clear()
 

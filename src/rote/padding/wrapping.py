@@ -28,7 +28,7 @@ from ..api import (
 from ..base import MisuseError, OptionError, user_site
 from ..hazards import rules
 from ..hazards.rules import Reason, reason
-from ..runtime.arguments import NOT_MINE, bind, is_plain
+from ..runtime.arguments import NOT_MINE, bind, has_gradient, is_plain
 from ..runtime.program import PLAINLY
 from .approvals import Approvals
 from .report import PaddedReport
@@ -156,6 +156,8 @@ def _source(
         return None
     if not is_plain(tensor) or tensor.requires_grad or type(tensor) is not torch.Tensor:
         text = f"{name} requires grad or is no plain tensor"
+    elif has_gradient(tensor):
+        text = f"{name} has a gradient"
     elif not tensor.is_contiguous() or not tensor.numel():
         text = f"{name} is empty or not contiguous"
     else:

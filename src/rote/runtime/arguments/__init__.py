@@ -46,6 +46,7 @@ from .key import (
     explain_key,
     extent,
     family,
+    has_gradient,
     is_known_by_identity,
     is_plain,
     lengths_of,

@@ -295,6 +295,10 @@ class Admission:
         for position, added in zip(self.tensors(), call.added, strict=bool(call.added)):
             table = f"{self.leaves[position]}.__dict__"  # a tensor's, by what is asked before
             source.refuse(f"tuple({table}) != {source.constant(added)}" if added else table)
+        if call.openings is not None and call.openings.gradients:
+            for position in [each for each in positions if call.leaves[each].is_leaf]:
+                has = position in call.key.gradients
+                source.refuse(f"{self.leaves[position]}.grad is {'None' if has else 'not None'}")
 
     def apart(self) -> list[int]:
         """Positions of the tensors, each tensor once: the check in C++ takes none twice."""

@@ -56,6 +56,7 @@ class Key(NamedTuple):
             :class:`OfState`.
         ambient: The state around the call.
         added: Names of the attributes that users added to each tensor; none for those of compiled code.
+        gradients: The leaves that have something in their ``.grad``, once calls have asked for that.
     """
 
     spec: Spec
@@ -63,6 +64,7 @@ class Key(NamedTuple):
     common: tuple[Any, ...]
     ambient: Ambient
     added: tuple[tuple[str, ...], ...] = ()
+    gradients: tuple[int, ...] = ()
 
 
 GivenParts = tuple[Any, ...]
@@ -333,7 +335,9 @@ def bind(
             for place, (kind, token) in enumerate(described)
         ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
-    key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added)
+    told = openings is not None and openings.gradients
+    gradients = tuple([place for place in tensors if has_gradient(leaves[place])]) if told else ()
+    key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added, gradients)
     return Call(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
@@ -451,6 +455,11 @@ def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
     )  # fmt: skip
 
 
+def has_gradient(tensor: torch.Tensor) -> bool:
+    """Whether there is something in the ``.grad`` of a tensor, which a leaf alone is asked for."""
+    return tensor.is_leaf and tensor.grad is not None
+
+
 def extent(tensor: torch.Tensor) -> tuple[int, int]:
     """First byte and end of the part of its storage that a strided tensor covers."""
     start: int = tensor.storage_offset()  # pyright: ignore[reportAssignmentType]
@@ -563,6 +572,9 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
         return state or "other arguments share memory, or are one object, than before"
     if was.added != now.added:
         return "tensors among the arguments have other attributes of one's own"
+    if was.gradients != now.gradients:
+        at = min({*was.gradients} ^ {*now.gradients})
+        return call.names()[at] + (".grad was None" if at in now.gradients else ".grad is None now")
     return explain_ambient(was.ambient, now.ambient) or "nothing differs"
 
 
@@ -582,6 +594,7 @@ def changed_numbers(was: Key, call: Call) -> frozenset[int]:
         or was.common != now.common
         or was.ambient != now.ambient
         or was.added != now.added
+        or was.gradients != now.gradients
     ):
         return frozenset()
     replaceable = {place for _, places in replaceable_in(now.spec) for place in places}

@@ -269,6 +269,7 @@ class Openings:
         carried: The slots whose tensors are taken for arguments.
         numbers: Leaves that are numbers which change from call to call, by the structure of the arguments.
         apart: Leaves that are tensors which share memory and are not written, in the same way.
+        gradients: Whether calls ask tensors for their ``.grad``; keys tell then which of them have one.
     """
 
     def __init__(self) -> None:
@@ -278,6 +279,7 @@ class Openings:
         self.carried = CarriedSlots()
         self.numbers: dict[Any, frozenset[int]] = {}
         self.apart: dict[Any, frozenset[int]] = {}
+        self.gradients = False
         self._fixed: set[tuple[Any, int]] = set()
         self._read: dict[type, set[str] | None] = {}
         self._inner: set[type] = set()
@@ -415,5 +417,6 @@ class Openings:
         self.carried.clear()
         self.numbers.clear()
         self._fixed.clear()
+        self.gradients = False
         for each in (self.closed, self._read, self._inner, self._filled, self._met):
             each.clear()

@@ -70,6 +70,7 @@ class GradientUse:
         engine: The line that ran a backward inside the call.
         hook: The line that registered a hook, or read the graph, of a tensor.
         state: The line that read the gradient or the place in the graph of an argument.
+        gradient: Whether an argument was asked for its gradient.
         asked: The line that set whether an argument requires grad.
         saved: What the graph saved, if the call ran on static inputs.
         numbers: What it saved of numbers that change from call to call.
@@ -91,7 +92,7 @@ class GradientUse:
         self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
-        self.flags = self.walks_outside = False
+        self.flags = self.walks_outside = self.gradient = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
         self._given: list[Metadata] = []

@@ -26,7 +26,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
-from ...base import bits_of, identity, running_lines, user_site
+from ...base import identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
@@ -54,6 +54,7 @@ from .path import (
     BuiltNumbers,
     HandedNumbers,
     Mode,
+    ReadList,
     TakenView,
     WrittenPlace,
     built_of,
@@ -116,6 +117,7 @@ _REBINDS = _Tensor.data.__set__
 _INDEXING = frozenset({list, numpy.ndarray})
 _INDEXING_ALONE = _INDEXING | {tuple}
 """Types of indices of which PyTorch makes tensors."""
+_INDICES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
@@ -352,16 +354,17 @@ class HostDataMode(TorchFunctionMode):
         return self._build(torch.tensor, (numbers,), data)
 
     def _index_of_array(self, tensor: torch.Tensor, array: Any) -> Any:
-        """An index for an array of indices that is followed."""
-        numbers = self._numbers
-        if numbers is None or numbers.expression(array) is None or array.dtype != numpy.int64:
+        """An index for an array that the call has made; it may be written afterwards, so it is copied."""
+        numbers, host = self._numbers, self._tracer.host
+        if array.dtype.type not in _INDICES or not array.ndim:
             return array
-        host = self._tracer.host
         if form_of(array) is not None and host.under(array) is not None:
             return array
+        if numbers is None or numbers.expression(array) is None:
+            made = host.is_made(pointer_of(array))
+            return self._build(torch.tensor, (array,), {"device": tensor.device}) if made else array
         with below_transforms() as wrap:
-            made = host.aside(lambda: torch.from_numpy(array))
-            found = host.array_tensor(array, made, "from_numpy", torch.from_numpy)
+            found = host.array_tensor(array, host.aside(lambda: torch.tensor(array)), "tensor", torch.tensor)
             if found is None:
                 return array
             numbers.owed.pop(identity(array), None)
@@ -413,7 +416,7 @@ class HostDataMode(TorchFunctionMode):
         if func is _Tensor.__format__:  # of a single number it reads that, by an operation
             return func(*args) if args[1] or not args[0].dim() else self._text(args[0], func, args[1])
         if func in COMPOSITES:
-            return call_composite(self._tracer, self._to_list, func, args, kwargs)
+            return call_composite(self._tracer, self._looked_at, func, args, kwargs)
         if func is _Tensor.numpy and self._can_lend(args[0], kwargs):
             return self._as_array(args[0])
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
@@ -442,10 +445,15 @@ class HostDataMode(TorchFunctionMode):
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells.
 
-        Without gradients it is in none, but there may be something in its ``.grad``.
+        That there is nothing in the ``.grad`` of a leaf is told by the key.
         """
-        tracked = self._given.get(id(args[0]))
-        if func in _PLACE and (tracked or (tracked is not None and func in _SLOT)):
+        tensor = args[0]
+        tracked = self._given.get(id(tensor))
+        if tracked is None or func not in _PLACE:
+            return
+        is_slot = func in _SLOT and tensor.is_leaf
+        self._use.gradient = self._use.gradient or is_slot
+        if tensor.grad is not None if is_slot else tracked:
             self._use.state = self._use.state or user_site()
 
     def _block(self, rule: Rule, text: str) -> None:
@@ -604,7 +612,15 @@ class HostDataMode(TorchFunctionMode):
         tensor = unwrapped(tensor)
         if self._is_unread(tensor):
             return tensor.tolist()
-        return self._read(tensor, "tolist", lambda alias: _Frozen(alias.tolist()), rules.LIST_READ).thaw()
+        found = self._read(tensor, "tolist", lambda alias: ReadList(alias.tolist()), rules.LIST_READ).thaw()
+        return self._numbers.read(found) if self._numbers is not None else found
+
+    def _looked_at(self, tensor: torch.Tensor) -> Any:
+        """The numbers of a tensor, for code that looks at them."""
+        found = self._to_list(tensor)
+        if self._numbers is not None:
+            self._numbers.pin_inside(found)
+        return found
 
     def _text(self, tensor: torch.Tensor, func: Any, *args: Any, **kwargs: Any) -> str:
         """The text of a tensor, which PyTorch makes of its numbers where no mode sees that.
@@ -652,33 +668,6 @@ class HostDataMode(TorchFunctionMode):
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
             self.roots.extend(roots)
-
-
-class _Unequal:
-    """Carries a value through a comparison without taking part in it."""
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Unequal)
-
-    def __hash__(self) -> int:
-        return 0
-
-
-class _Frozen(tuple[Any, ...]):
-    """A nested list as a hashable value."""
-
-    def __new__(cls, value: Any) -> _Frozen:
-        if isinstance(value, list):
-            return super().__new__(cls, ("list", *(_Frozen(item) for item in value)))
-        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
-        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
-
-    def thaw(self) -> Any:
-        """The nested list again."""
-        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:

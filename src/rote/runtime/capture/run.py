@@ -29,6 +29,7 @@ from ..arguments import (
     SlotsBefore,
     StandingLeaves,
     Target,
+    has_gradient,
     leaves_of,
     tracing,
 )
@@ -326,9 +327,24 @@ class TracedCall:
         inputs.writing(written | replayed).copy_back(self._call.leaves)
         self._put_flags(home=True)
 
+    def _lend_gradients(self) -> None:
+        """What stands for an argument has what lies in the ``.grad`` of that."""
+        for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
+            if own is not leaf and id(leaf) in self._given and leaf.is_leaf and has_gradient(own):
+                leaf.grad = own.grad
+
+    def _tell_gradients(self, use: GradientUse) -> None:
+        """The call asks arguments for their ``.grad``: keys tell which have one, where they can."""
+        if self._call.openings is None:
+            use.state = use.state or self._site
+        else:
+            self._call.openings.gradients = True
+
     def _put_flags(self, *, home: bool) -> None:
         """What the call runs on requires grad as it did; with ``home`` the caller's own keep what it set."""
         for own, leaf in zip(self._call.leaves, self._leaves, strict=True):
+            if own is not leaf and id(leaf) in self._given and leaf.is_leaf:
+                _take_gradient(leaf, own if home else leaf)
             asked = self._given.get(id(leaf))
             if asked is None or leaf.requires_grad is asked or not leaf.is_leaf:
                 continue
@@ -345,6 +361,7 @@ class TracedCall:
         if isinstance(self._function, GradientWalk):
             tracer.know_numbers(self._function.numbers_in(self._leaves))
         use = GradientUse(newest_age() if torch.is_grad_enabled() else 0, self._plan.meet)
+        self._lend_gradients()
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers
         host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
@@ -533,6 +550,8 @@ class TracedCall:
         tracer.cursor.storages.note_readers("the result", self._site)
         cursor.complete()
         written = (tracer.writes.inputs, tracer.writes.externals)
+        if use.gradient:
+            self._tell_gradients(use)
         found = gradient_blockers(
             value, template, self._call, self._leaves, tracer.cursor.storages, written, use, self._site
         )
@@ -677,6 +696,15 @@ class TracedCall:
     def _stream(self) -> Any:
         session, alone = self._plan.session, self._plan.operations_alone
         return session.stream(operations_alone=alone) if session is not None else nullcontext()
+
+
+def _take_gradient(leaf: torch.Tensor, own: torch.Tensor) -> None:
+    """What the call has put into the ``.grad`` of what stands for an argument is in that of the argument."""
+    found = leaf.grad
+    if own is not leaf and own.is_leaf and found is not own.grad:
+        own.grad = found.detach().clone() if found is not None else None  # it may lie where replays write
+    if found is not None:
+        leaf.grad = None
 
 
 def _tensors(value: Any) -> list[torch.Tensor]:

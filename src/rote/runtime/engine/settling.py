@@ -633,6 +633,7 @@ class Settling:
         if key.limits.keep:
             key.give_up(LifeEvent.LIMIT, crowd)
         elif recording in key.recordings:
+            key.subject.ledger.add_dropped(recording.root.paths())
             key.choice.drop(recording)
             key.differ()
 

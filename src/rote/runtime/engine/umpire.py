@@ -7,7 +7,7 @@ the same clock, the same verdict.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -29,6 +29,8 @@ from .states import LifeEvent, State
 EARLY_ROUND = 1
 """Replays before the first comparison where another key has lost."""
 
+SEVERAL, SOON_ROUND = 4, 8
+"""From so many keys on the first one is compared after so few replays, as they share the calls."""
 
 MOST_CALLS = 0.9
 """Share of all calls from which a key that runs plainly is left alone, and not looked for each time."""
@@ -120,6 +122,7 @@ class Umpire:
         self._tally = tally
         self._finish = finish
         self._has_lost = False  # a key runs plainly since it is faster
+        self._has_compared = False  # a comparison has come to its end
         self._lengths: dict[Any, _Lengths] = {}
         self._met = weakref.WeakKeyDictionary[Specialization, _Lengths | None]()
 
@@ -144,8 +147,10 @@ class Umpire:
         if lengths is not None and lengths.lost is not None and entry.life.state is not State.EAGER:
             entry.give_up(LifeEvent.LOST, lengths.lost)
         if self._has_lost:  # another key is likely to lose as well
-            for recording in entry.recordings:
-                recording.hurry(EARLY_ROUND)
+            self._hurry([entry], EARLY_ROUND)
+        elif not self._has_compared:
+            recorded = [each for each in self._met if any(one.recorded for one in each.recordings)]
+            self._hurry(recorded[:1] if len(recorded) >= SEVERAL else (), SOON_ROUND)  # one for all
         if not any([recording.replays >= recording.due for recording in entry.recordings]):
             return NOT_MINE
         spent = perf_counter() - since
@@ -163,12 +168,14 @@ class Umpire:
         turn, due = contest.turn(replays, walks=_is_walked(entry))
         (recording if lengths is None else lengths).compare_at(due)
         if contest.figures is not None:
+            self._has_compared = True
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
         if turn is Turn.LOST and lengths is None and self._waits_for_tiers(entry, recording):
             return NOT_MINE
         if turn is Turn.LOST:
             why = reason(rules.SLOWER, f"{contest.figures}, so the key runs plainly", user_site(caller))
             self._has_lost = True
+            self._hurry(self._met, EARLY_ROUND)
             if lengths is not None:
                 lengths.lost = why
             entry.give_up(LifeEvent.LOST, why)
@@ -187,6 +194,11 @@ class Umpire:
             asks = contest if turn is Turn.PLAIN else None
             return Timed(asks, backend, upstream, 0.0 if told_apart else spent, Homes(rebound))
         return NOT_MINE
+
+    def _hurry(self, entries: Iterable[Specialization], replays: int) -> None:
+        for entry in entries:
+            for recording in entry.recordings:
+                recording.hurry(replays)
 
     def _waits_for_tiers(self, entry: Specialization, recording: Recording) -> bool:
         """Whether tiers may make up for what was lost, and can be paid for meanwhile."""

@@ -7,7 +7,9 @@ given by name.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
@@ -41,6 +43,13 @@ NAME_OF: Mapping[Any, str] = {each: name for name, each in _FUNCTIONS.items()}
 _WRITING = frozenset({"out", "where", "casting", "subok", "order", "mode", "initial", "like"})
 """Names of operands that make more of a function than what it gives for arrays."""
 FUNCTION, METHOD, ITEM, MEMBERS = "function of arrays", "method of an array", "item of an array", "members"
+STORED = "an array with another item"
+IN_PLACE: Mapping[str, Callable[[Any, Any], Any]] = {
+    "INPLACE_ADD": operator.iadd, "INPLACE_SUBTRACT": operator.isub, "INPLACE_MULTIPLY": operator.imul,
+    "INPLACE_TRUE_DIVIDE": operator.itruediv, "INPLACE_FLOOR_DIVIDE": operator.ifloordiv,
+    "INPLACE_POWER": operator.ipow,
+}  # fmt: skip
+"""Operators that write an array, by their instructions."""
 NAMED = frozenset({FUNCTION, METHOD})
 """Functions whose first operand is a name."""
 
@@ -111,9 +120,23 @@ def _is_index(value: Any) -> bool:
     return is_array(value) and value.dtype.kind in "biu"
 
 
-def _item(array: Any, form: Sequence[Any]) -> Any:
+def _key_of(form: Sequence[Any]) -> Any:
     key = tuple([slice(*each) if type(each) is SliceForm else each for each in form])
-    return array[key if len(key) != 1 else key[0]]
+    return key if len(key) != 1 else key[0]
+
+
+def _item(array: Any, form: Sequence[Any]) -> Any:
+    return array[_key_of(form)]
+
+
+def _stored(array: Any, form: Sequence[Any], new: Any) -> Any:
+    written = copied(array)
+    written[_key_of(form)] = new
+    return written
+
+
+def _written(write: Callable[[Any, Any], Any], array: Any, other: Any) -> Any:
+    return write(copied(array), other)
 
 
 def takes_names(names: tuple[str, ...]) -> bool:
@@ -138,5 +161,6 @@ def _by_method(name: str, names: Sequence[str], array: Any, *given: Any) -> Any:
 
 APPLIED_TO_ARRAYS: Mapping[str, Callable[..., Any]] = {
     FUNCTION: _by_function, METHOD: _by_method, ITEM: _item, MEMBERS: lambda *members: members,
+    STORED: _stored, **{name: partial(_written, each) for name, each in IN_PLACE.items()},
 }  # fmt: skip
 """Functions of expressions."""

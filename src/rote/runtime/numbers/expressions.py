@@ -270,7 +270,11 @@ def tells(expression: Expression) -> int | None:
     """The given number that an expression tells, since it has another value for each other number."""
     if isinstance(expression, GivenNumber):
         return expression.index
-    if isinstance(expression, Fixed) or expression.function not in _ONE_TO_ONE:
+    if isinstance(expression, Fixed):
+        return None
+    if expression.function == FROM_TABLE and isinstance(expression.operands[0], GivenNumber):
+        return expression.operands[0].index  # one of several that were read together
+    if expression.function not in _ONE_TO_ONE:
         return None
     numbers = [each for each in expression.operands if not isinstance(each, Fixed)]
     exact = all([each.kind is int for each in expression.operands if isinstance(each, Fixed)])

@@ -43,6 +43,7 @@ from .computation import (
 )
 from .draws import Draw, DrawnNumber, DrawnValues, numbers_in
 from .expressions import (
+    FROM_TABLE,
     FUNCTIONS,
     KINDS,
     LARGEST,
@@ -75,6 +76,8 @@ _SCALARS = KINDS | TEXTS
 _FOLLOWED = _SCALARS | {numpy.ndarray}
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
+_READ = KINDS | {list}
+"""Types of what is read from tensors: a number, or several."""
 _RESULTS = _SCALARS | TRUTHS
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
@@ -365,6 +368,38 @@ class TrackedNumbers:
         arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
         return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
 
+    def meet(self, operands: Iterable[Any]) -> None:
+        """An instruction has operands: views of an array, made before that was followed, tell of it."""
+        for each in operands if self.has_arrays else ():
+            seen = each.obj if type(each) is memoryview else each
+            if type(seen) is numpy.ndarray and (seen is not each or self.expression(seen) is None):
+                found = self.arrays_over(pointer_of(seen))
+                if any([identity(base_of(one)) not in self._under for one in found]):
+                    self.stop("part of an array is looked at that is followed, in a way that is not")
+
+    def write(self, function: str, array: Any, *operands: Any) -> bool:
+        """The call is about to write to an array of its own: whether it is followed what that holds then."""
+        own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
+        known = self.expression(array)
+        if self.stopped is not None or not own or identity(array) in self._under:
+            return False
+        if any([each is not array for each in self.arrays_over(pointer_of(array))]):
+            return False  # a view of it is followed
+        found = [known or Fixed.of(array), *map(self._part, operands)]
+        if not any([each.given for each in found]):
+            return False
+        made = Applied.to(function, *found)
+        again = self._again(function, (array, *operands))
+        if (
+            made.size > LARGEST
+            or again is self
+            or (known is not None and not self._is_as_computed(array, known))
+        ):
+            return False
+        self._steps[made], self.has_arrays = None, True
+        self._known[identity(array)] = array, made, array
+        return True
+
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
         return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(value)
@@ -587,7 +622,7 @@ class TrackedNumbers:
 
     def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
         """The call reads a number from a tensor; None if it is not one that changes."""
-        if lines not in self.reading or type(value) not in KINDS or self.stopped is not None:
+        if lines not in self.reading or self.stopped is not None or type(value) not in _READ:
             return None
         order = len(self._reads)
         way = self._computation.reader(path, order)(value)
@@ -623,14 +658,31 @@ class TrackedNumbers:
         self.take_owed()
 
     def read(self, value: Any) -> Any:
-        """A function of PyTorch's has given a number: the object for it, if that was read just now."""
+        """A function of PyTorch has given a number, or a list: what stands for it, if it was just read."""
         place, self._next = self._next, None
         if place is None or not self.follows:
             return value
-        if self.stopped is not None or type(value) not in KINDS:
+        if self.stopped is not None or type(value) not in _READ:
             self.stop("a read gave something else than a number")
             return value
-        return self.take(place, value)
+        return self._take_list(place, value) if type(value) is list else self.take(place, value)
+
+    def _take_list(self, place: NumberSource, values: list[Any]) -> list[Any]:
+        """The call reads several numbers at once: a list of the objects that it gets instead."""
+        key = place.address
+        if key not in self._given:
+            if any([each != each for each in values]):
+                self.stopped = self.stopped or _NAN
+            copies = [fresh(each) for each in values] if self.stopped is None else [None]
+            if any([each is None for each in copies]):
+                self.stopped = self.stopped or "no copy of a number can be made"
+                return values
+            self._given[key] = copies
+            self._know_given(place, copies, list(values), values)
+            source = self._known[identity(copies)][1]
+            for index, (copy, each) in enumerate(zip(copies, values, strict=True)):
+                self._known[identity(copy)] = copy, Applied.to(FROM_TABLE, source, Fixed.of(index)), each
+        return list(self._given[key])
 
     # ------------------------------------------------------------------ other looks
 

@@ -383,7 +383,7 @@ class ReplayWriter:
         parts = f"{constant(call.spec)}, {self._leaves()}, {constant(call.kinds)}, {constant(call.key)}"
         given = self._admission.given + (f", apart={constant(call.apart)}" if call.apart else "")
         if not call.opened and not call.carried:
-            return f"{constant(Call)}({parts}, {given})"
+            return f"{constant(Call)}({parts}, {given}, openings={constant(call.openings)})"
         opened = f"None, (), {constant(call.openings)}, {constant(call.opened)}"
         carried = f"carried={constant(call.carried)}"
         places = zip(call.state, self._admission.state, strict=True)

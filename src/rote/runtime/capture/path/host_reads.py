@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ....base import Lines, running_lines
+from ....base import Lines, bits_of, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import NumberRead, TrackedNumbers
@@ -18,8 +18,38 @@ from .cursor import Cursor, Mode
 from .follower import Follower
 from .resized import ResizedStorages
 
-_ITEM = "aten::_local_scalar_dense"
-"""The operation that reads a number."""
+_READ = frozenset({"aten::_local_scalar_dense", "tolist"})
+"""The operations that read a number, or a list of them."""
+MOST_LISTED = 64
+"""Numbers of a list that are followed; a replay computes with each of them."""
+
+
+class _Unequal:
+    """Carries a value through a comparison without taking part in it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Unequal)
+
+    def __hash__(self) -> int:
+        return 0
+
+
+class ReadList(tuple[Any, ...]):
+    """A nested list as a hashable value."""
+
+    def __new__(cls, value: Any) -> ReadList:
+        """The form of a list, or of what lies in one."""
+        if isinstance(value, list):
+            return super().__new__(cls, ("list", *(ReadList(item) for item in value)))
+        shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
+        return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
+
+    def thaw(self) -> Any:
+        """The nested list again."""
+        return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
 class HostReads:
@@ -96,11 +126,12 @@ class HostReads:
 
     def _edge(self, operation: Operation, out: Any, shaped: bool) -> tuple[Any, list[torch.Tensor]]:
         """The edge along which a read leads: of a number that changes it is the same one each time."""
-        if operation.name == _ITEM and type(out) in (int, float):
+        value = numbers_of(out) if operation.name in _READ else None
+        if value is not None:
             self.lines[lines := running_lines()] = None
             numbers = self._numbers
             read = (
-                numbers.reads(operation.name, lines, out, self._cursor.way) if numbers is not None else None
+                numbers.reads(operation.name, lines, value, self._cursor.way) if numbers is not None else None
             )
             if read is not None:
                 return (NUMBER, read.order, read.way), []
@@ -119,7 +150,8 @@ class HostReads:
             cursor.storages.result(tensor, operation.name, operation.site)
         if value[0] == NUMBER and self._numbers is not None:
             read = NumberRead(way, value[1], value[2])
-            out = self._numbers.read_again(operation.name, running_lines(), read)
+            again = self._numbers.read_again(operation.name, running_lines(), read)
+            out = ReadList(again) if type(again) is list else again
         else:
             out = result_along(value, tensors) if shaped else value_of(value)
         cursor.check_stop()
@@ -166,5 +198,13 @@ class _ReadAgain:
 def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, list[torch.Tensor]]:
     """The edge along which a replay goes on; ``reader`` is empty if that depends on the value."""
     for each in reader:
-        return (NUMBER, each.order, each.way(out)), []
+        return (NUMBER, each.order, each.way(numbers_of(out))), []
     return edge_of(out, shaped)
+
+
+def numbers_of(out: Any) -> Any:
+    """What was read, as a number or a list of a few numbers; None where it is something else."""
+    if type(out) is not ReadList:
+        return out if type(out) in (int, float) else None
+    found = out.thaw() if 1 < len(out) <= MOST_LISTED + 1 else None
+    return found if type(found) is list and {*map(type, found)} <= {int, float} else None

@@ -257,6 +257,10 @@ class Ledger:
         self._ahead -= 1
         self._add_vain(-1)
 
+    def add_dropped(self, ways: int) -> None:
+        """A recording of so many ways was dropped, as further ones came: they were recorded in vain."""
+        self._add_vain(ways)
+
     def _add_vain(self, traces: int) -> None:
         traces = max(traces, -self._in_vain)
         self._in_vain += traces

@@ -80,15 +80,18 @@ _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
 _MANY = 4096
 """A container with more members is read as a whole if all are plain values, not member by member."""
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
+_INDICES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
 def item(trace: Trace, value: Any, key: Any) -> None:
     """Note a read of ``value[key]``."""
     value = trace.outside.behind(value)
-    _as_key(trace, key)
     kind = type(value)
     what = trace.kinds[kind]
+    if what == TENSOR and _picks_by_memory(trace, key):
+        return
+    _as_key(trace, key)
     if what in (PLAIN, TENSOR):
         index(trace, key)
         return
@@ -219,11 +222,31 @@ def sent(trace: Trace, receiver: Any, *_: Any) -> None:
 
 def index(trace: Trace, key: Any) -> None:
     """Note that a tensor is indexed: C reads the index."""
-    if type(key) not in _USUAL_INDICES:
-        content(trace, key)
-    if issubclass(type(key), numpy.ndarray):
-        trace.outside.stray(key)
-        trace.makes_tensor(key)
+    if type(key) is tuple and not trace.outside.has(key):
+        for part in key:
+            index(trace, part)
+        return
+    if not _picks_by_memory(trace, key):
+        _made_tensor(trace, key)
+
+
+def _made_tensor(trace: Trace, value: Any) -> None:
+    """Note that C makes a tensor of what a tensor is indexed by, or what is written to it."""
+    if type(value) not in _USUAL_INDICES:
+        content(trace, value)
+    if issubclass(type(value), numpy.ndarray):
+        trace.outside.stray(value)
+        trace.makes_tensor(value)
+
+
+def _picks_by_memory(trace: Trace, key: Any) -> bool:
+    """Whether an array of indices is over memory that the program knows: PyTorch makes a tensor over that."""
+    return (
+        type(key) is numpy.ndarray
+        and key.ndim > 0
+        and key.dtype.type in _INDICES
+        and trace.outside.is_tensors(key)
+    )
 
 
 def member(trace: Trace, value: Any, key: Any) -> None:
@@ -520,13 +543,16 @@ def _known(trace: Trace, value: Any) -> None:
 def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     """Note ``value[key] = new``."""
     trace.callables.run(new)  # C may call a stored function later
+    what = trace.kinds[type(value)]
+    if what == TENSOR and _picks_by_memory(trace, key):
+        _made_tensor(trace, new)
+        return
     _as_key(trace, key)
     if issubclass(type(value), dict):
         looked_up(trace, key)
-    what = trace.kinds[type(value)]
     if what == TENSOR:
         index(trace, key)
-        index(trace, new)
+        _made_tensor(trace, new)
         return
     by_member = is_by_member(trace, value, key, "__setitem__")
     if by_member and issubclass(type(value), dict):
@@ -534,6 +560,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
     elif by_member and type(key) is int and -members.length(value) <= key < members.length(value):
         _store_member(trace, value, key)
     elif what != CONTAINER:
+        if type(lookup.find(type(value), "__setitem__").value) is not FunctionType:
+            trace.outside.stray(new)  # C takes its numbers
         special(trace, value, "__setitem__", writes=True)
     else:
         change(trace, value)

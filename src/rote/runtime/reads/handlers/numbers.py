@@ -60,6 +60,7 @@ from ...numbers import (
     COMPARED,
     FROM_TABLE,
     FUNCTION,
+    IN_PLACE,
     ITEM,
     JOINED,
     KINDS,
@@ -69,6 +70,7 @@ from ...numbers import (
     NAME_OF,
     OF_MEMBERS,
     OF_TEXTS,
+    STORED,
     TELL_TIME,
     TEXTS,
     TRUTHS,
@@ -270,6 +272,7 @@ class TrackingNotes:
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
+                numbers.meet(given)
                 handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
@@ -409,14 +412,22 @@ def _store_slice(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, st
 def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
-    elif numbers.has_arrays and type(owner) is numpy.ndarray:
-        _written(numbers, owner)
-        numbers.pin_inside(key, new)
+    elif type(owner) is numpy.ndarray:
+        form = index_form(key)
+        if form is None or not _follows_writes(trace, numbers, STORED, owner, form, new):
+            _written(numbers, owner)
+            numbers.pin_inside(key, new)
     else:
         numbers.pin_inside(key)
         stores = lookup.find(type(owner), "__setitem__").value
         if type(stores) is not FunctionType and getattr(stores, "__objclass__", None) not in _HOLD:
             numbers.pin_inside(new)
+
+
+def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
+    """Whether it is followed what an array holds that the call has made, once it is written."""
+    known = trace.outside.has(array) or trace.outside.is_tensors(array)
+    return not known and numbers.write(function, array, *operands)
 
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
@@ -428,8 +439,9 @@ def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any,
 
 def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, other: Any) -> None:
     if operator.startswith("INPLACE_") and type(one) is numpy.ndarray:
-        _written(numbers, one)
-        numbers.pin_inside(other)
+        if operator not in IN_PLACE or not _follows_writes(trace, numbers, operator, one, other):
+            _written(numbers, one)
+            numbers.pin_inside(other)
         return
     texts = _text_of(numbers, operator.removeprefix("INPLACE_"), one, other)
     if texts is not None:
