@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 from collections import namedtuple
 from dataclasses import dataclass
 from typing import Any
@@ -113,3 +114,31 @@ def test_a_named_tuple_in_state(change, device):
         return found
 
     assert_same(run(rote.graph), run(lambda call: call))
+
+
+@pytest.mark.parametrize(
+    "has", [{"factor": 2.0}, {"__getattr__": lambda name: 2.0}, {}], ids=["itself", "by a function", "not"]
+)
+@pytest.mark.parametrize(
+    "names",
+    [
+        {"factor": 8.0},
+        {"factor": property(lambda self: 9.0)},
+        {
+            "__getattribute__": lambda self, name: (
+                4.0 if name == "factor" else object.__getattribute__(self, name)
+            )
+        },
+    ],
+    ids=["an attribute", "a property", "a method that gives it"],
+)
+def test_a_module_that_is_given_another_class(has, names, device):
+    module = types.ModuleType("module")
+    vars(module).update(has)
+    g, x = rote.graph(lambda x: x * getattr(module, "factor", 3.0)), torch.ones(3, device=device)
+    for _ in range(6):
+        assert g(x).tolist() == [getattr(module, "factor", 3.0)] * 3
+    module.__class__ = type("Other", (types.ModuleType,), names)
+    for _ in range(4):
+        assert g(x).tolist() == [getattr(module, "factor", 3.0)] * 3
+    assert g.report().replayed >= 4, g.explain()

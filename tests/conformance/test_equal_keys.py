@@ -127,3 +127,22 @@ def test_the_order_of_a_long_dict(device):
         key = next(iter(table))
         table[key] = table.pop(key)
     assert g.report().replayed >= 4
+
+
+class WithoutHash(type):
+    """Its classes are equal to others, and have no hash."""
+
+    def __eq__(cls, other):
+        return isinstance(other, WithoutHash)
+
+
+@pytest.mark.parametrize("place", ["itself", "list", "dict"])
+@pytest.mark.parametrize("as_class", [True, False])
+def test_classes_without_a_hash(device, place, as_class):
+    x, kinds = torch.ones(3, device=device), [WithoutHash("Kind", (), dict(each)) for each in NUMBERS]
+    read = PLACES[place](None)[1]
+    g = rote.graph(lambda x, given: x * read(given).number)
+    for kind in kinds * 2:
+        for _ in range(4):
+            given = PLACES[place](kind if as_class else kind())[0]
+            assert g(x, given).tolist() == [kind.number] * 3

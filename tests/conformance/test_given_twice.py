@@ -131,6 +131,34 @@ def test_one_tuple_in_several_places_of_a_result(device, make):
     assert g.report().replayed >= 4, g.explain()
 
 
+@pytest.mark.parametrize("verify", [None, 2])
+@pytest.mark.parametrize(
+    ("make", "replays"),
+    [
+        (lambda: tuple([1.5, "a"]), True),
+        (lambda: Pair(1, tuple([2, None])), True),
+        (lambda: tuple([[1.5]]), False),
+        (lambda: Pair(torch.ones(2), 1), False),
+    ],
+    ids=["plain", "named", "with a list", "with a tensor"],
+)
+def test_a_tuple_from_outside_is_the_one_that_lies_there(device, make, replays, verify):
+    held = types.SimpleNamespace(one=make(), other=None, kept=None)
+
+    def fn(x):
+        held.other, held.kept = held.one, [held.one, x * 2]
+        return x * 2, held.one, {"again": (held.one, x * 3)}
+
+    g = rote.graph(fn, verify=verify) if verify else rote.graph(fn)
+    for n in range(18):
+        if n in (8, 14):
+            held.one = make()  # an equal one
+        found = g(torch.full((4,), float(n), device=device))
+        others = (found[2]["again"][0], held.other, held.kept[0])
+        assert all(each is held.one for each in (found[1], *others)), n
+    assert (g.report().replayed >= 4) == replays, g.explain()
+
+
 plain = st.integers(0, 3)
 values = st.recursive(
     plain,

@@ -278,3 +278,59 @@ def test_the_death_of_a_method_that_is_referred_to_weakly(device, monkeypatch):
     Owner.method = None
     for _ in range(4):
         assert g(x).tolist() == [7.0] * 3
+
+
+def drops(held):
+    held.one = None
+
+
+def replaces(held):
+    held.one = type(held.one)(held) if held.one is not None else None
+
+
+def looks_and_drops(held):
+    if getattr(held.one, "factor", 0.0):
+        held.one = None
+
+
+def deletes(held):
+    held.parts.pop("one", None)
+    if hasattr(held, "one"):
+        del held.one
+
+
+def empties(held):
+    held.several.clear()
+
+
+def fills(held):
+    held.several[:] = [None]
+
+
+class Counting:
+    """Counts those that have died."""
+
+    factor = 2.0
+
+    def __init__(self, held):
+        self.held = held
+
+    def __del__(self):
+        self.held.gone += 1
+
+
+@pytest.mark.parametrize("drop", [drops, replaces, looks_and_drops, deletes, empties, fills])
+def test_what_a_call_drops_dies_then(device, drop):
+    """What its death does is seen by the rest of the call."""
+
+    def state():
+        held = types.SimpleNamespace(gone=0, several=[], parts={})
+        return held, lambda x: drop(held) or x * held.gone
+
+    (held, plain), (other, fn) = state(), state()
+    g, x = rote.graph(fn), torch.ones(3, device=device)
+    for each in (held, other):
+        each.one, each.parts["one"], each.several[:] = Counting(each), Counting(each), [Counting(each)]
+    for _ in range(8):
+        assert g(x).tolist() == plain(x).tolist()
+        assert held.gone == other.gone

@@ -346,3 +346,24 @@ def test_a_result_computed_from_a_view_that_is_a_result(device):
         view.register_hook(lambda gradient: gradient * 0)
         double.sum().backward()
         assert_same(x.grad, torch.zeros_like(x))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda y: (y.transpose(0, 1), y.sum()),
+        lambda y: (y.transpose(0, 1), y.transpose(0, 1) * 2),
+        lambda y: (y.transpose(0, 1).mT, (y * 2).transpose(0, 1), y.mean()),
+    ],
+)
+def test_strides_where_there_is_one_element(device, make):
+    weight = torch.ones(3, 4, device=device, requires_grad=True)
+
+    def fn(x):
+        return make((x @ weight) * 2)
+
+    g = rote.graph(fn)
+    for n in range(6):
+        x = torch.full((2, 1, 3), float(n), device=device)
+        assert [each.stride() for each in g(x)] == [each.stride() for each in fn(x)]
+    assert g.report().replayed >= 3, g.explain()

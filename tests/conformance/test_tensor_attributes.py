@@ -142,3 +142,31 @@ def test_what_is_asked_of_a_tensor_that_the_call_made_first(device, read):
     for count in range(8):
         x = whole[1:] if count >= 4 else whole[1:].clone()
         torch.testing.assert_close(g(x), x * read(x), rtol=0, atol=0)
+
+
+def marks(x, y):
+    if x.sum() > 4:
+        x.mark, y.of = x * 2, [x]
+        x.count = getattr(x, "count", 0) + 1
+        if hasattr(y, "old"):
+            del y.old
+    return x + y
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_call_on_a_way_that_is_new_marks_its_arguments(device, same):
+    """Such a call runs on other tensors than its caller's."""
+    g = rote.graph(marks)
+    for n in range(16):
+        found = []
+        for function in (marks, g):
+            x = torch.full((3,), n % 4 + 1.0, device=device)
+            y = x if same else torch.ones(3, device=device)
+            y.old = n
+            if n % 3 == 0:
+                x.count = n
+            result = function(x, y)
+            mark = vars(x).get("mark", result).tolist()
+            found.append((result.tolist(), mark, vars(x).get("count"), [*vars(x)], [*vars(y)]))
+            assert "of" not in vars(y) or y.of[0] is x, n
+        assert found[0] == found[1], n

@@ -21,16 +21,21 @@ _WHOLE = None
 
 
 class GivenBranch:
-    """An argument that was taken apart, in a result: its number among the branches, and itself."""
+    """An argument that was taken apart, in a result: its number among the branches, and itself.
+
+    Without a number it is a tuple of plain values that lay outside before the call.
+    """
 
     __slots__ = ("number", "value")
 
-    def __init__(self, number: int, value: Any) -> None:
+    def __init__(self, number: int | None, value: Any) -> None:
         self.number = number
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is GivenBranch and self.number == other.number
+        if type(other) is not GivenBranch or self.number != other.number:
+            return False
+        return self.number is not None or self.value is other.value
 
     def __hash__(self) -> int:
         return hash(self.number)
@@ -50,11 +55,18 @@ class Marking:
     Args:
         number_of: Gives the number of a branch of the arguments; None for anything else.
         is_outside: Whether something was there before the call.
+        is_plain: Whether it holds plain values alone, so that a recording which has it keeps nothing alive.
     """
 
-    def __init__(self, number_of: Callable[[Any], int | None], is_outside: Callable[[Any], bool]) -> None:
+    def __init__(
+        self,
+        number_of: Callable[[Any], int | None],
+        is_outside: Callable[[Any], bool],
+        is_plain: Callable[[Any], bool],
+    ) -> None:
         self._number_of = number_of
         self._is_outside = is_outside
+        self._is_plain = is_plain
         self._marked: dict[int, Any] = {}
         self._depth = 0
         self._looked_at: list[Any] = []  # what was marked, so that its identity stays its own
@@ -66,6 +78,8 @@ class Marking:
         if number is not None:
             return GivenBranch(number, value)
         kind = type(value)
+        if issubclass(kind, tuple) and self._is_outside(value) and self._is_plain(value):
+            return GivenBranch(None, value)
         if kind is tuple:
             return self._replaced(value, [*value], kind)
         if issubclass(kind, (list, deque, dict)) and self._is_outside(value):

@@ -13,7 +13,7 @@ import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
 from ..numbers import KINDS, NumberSource, TrackedNumbers
-from ..objects import Itself, tells_itself
+from ..objects import Itself, said_name, tells_itself
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import Laid, StandingLeaves, Target
@@ -383,6 +383,8 @@ def describe(leaf: Any) -> tuple[str, Any]:
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
+    if type(kind) is not type and type(kind).__hash__ is None:  # nothing can be kept by the class
+        return FOREIGN, (object, id(leaf))
     if kind is float:
         return PLAIN, (float, float_bits(leaf))
     if kind in _SCALARS:
@@ -421,8 +423,10 @@ def _plain_token(leaf: Any) -> tuple[Any, ...] | None:
     return token if kind is PLAIN else None
 
 
-def _foreign(leaf: torch.Tensor) -> str:
-    """What kind of tensor it is that cannot be placed."""
+def _foreign(leaf: Any) -> str:
+    """What it is that cannot be placed, or told from others."""
+    if not is_instance(leaf, torch.Tensor):
+        return f"of a class without a hash ({said_name(type(leaf))})"
     kind = "tensor" if type(leaf) is torch.Tensor else type(leaf).__name__
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         if is_wrapped(leaf):

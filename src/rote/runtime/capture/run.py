@@ -250,6 +250,8 @@ class TracedCall:
             if capture is not None
             else None
         )
+        if plan.inputs is not None:
+            plan.inputs.dress(call.leaves)
         self._run_on(call.leaves if plan.inputs is None else tuple(plan.inputs.substitute(call.leaves)))
         self._ran: dict[int, torch.Tensor] = {}
         self._standing: StandingLeaves | None = None
@@ -459,6 +461,8 @@ class TracedCall:
             self._hooks.take_back(laid.take_back())
             for index, stood in self._stood.items():
                 give_back(call.leaves[index], stood)
+            if self._plan.inputs is not None:
+                self._plan.inputs.hand_back(call.leaves)
 
     def _bring_back(self, tracer: Tracer) -> None:
         """What the call has given other memory lies where it lay, as far as nobody can tell."""

@@ -18,7 +18,7 @@ from ..arguments import APPENDED, CONTENTS, Call, Spec, assign, leaves_of
 from ..autograd import Backward, take_over, tracked_results
 from ..backends.protocol import Session
 from ..capture import Observation, Plan, parameters_of
-from ..conditions import Slot, slots_in, tensors_by_memory
+from ..conditions import Slot, reached, slots_in, tensors_by_memory
 from ..numbers import ARRAY, FEW, NO_LINES, TELL_TIME, Computation, HostRandom
 from ..program import (
     AGAIN,
@@ -375,15 +375,17 @@ class Settling:
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
         """Python state that got hold of a static input is given the caller's tensor instead."""
-        call, inputs, noted = self._call, self._observed.inputs, self._noted
+        call, inputs, noted = self._call, self._plan.inputs, self._noted
         originals = {id(each): call.leaves[member] for member, each in self._observed.stood.items()}
         if inputs is not None:
             originals.update({static: call.leaves[member] for static, member in inputs.members().items()})
+            inputs.undress(call.leaves)
         if not originals or not (noted.effects or noted.unseen or noted.late or changed):
             return []  # what is bound anew is bound with the result
         names = next((read.names for read in noted.reads), Names())
         found: list[Reason] = []
-        for holder in list(self._key.reach(call)):
+        tables = [vars(leaf) for leaf in call.leaves if isinstance(leaf, torch.Tensor)]
+        for holder in [*self._key.reach(call), *reached(tables)]:
             for slot in slots_in(holder):
                 if id(slot.value) not in originals or self._has_put(slot):
                     continue  # what is bound anew is bound with the result

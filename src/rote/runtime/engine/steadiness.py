@@ -268,9 +268,8 @@ def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
 
 
 def container_reasons(outcome: Observation, reads: Reads, site: Site) -> list[Reason]:
-    """A list, dict or dataclass of the state that is returned: a replay would make a new one."""
-    branches = containers(outcome.template.spec, outcome.value)
-    branches = [branch for branch in branches if not isinstance(branch, tuple)]
+    """A list, dict, tuple or dataclass of the state that is returned: a replay would make a new one."""
+    branches = [each for each in containers(outcome.template.spec, outcome.value) if each != ()]
     if not branches:
         return []
     made = _made_for_slots(outcome)

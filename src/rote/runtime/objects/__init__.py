@@ -7,6 +7,7 @@ from .classes import (
     UNSET,
     Class,
     class_of,
+    has_finalizer,
     has_parts_in_c,
     is_bound_method,
     is_getter_of_pybind,

@@ -108,3 +108,9 @@ def is_bound_method(value: Any) -> bool:
 
 def _is_ours(value: Any) -> bool:
     return said_module(type(value)).startswith("rote.")
+
+
+def has_finalizer(kind: type) -> bool:
+    """Whether a class has Python code run when an instance dies."""
+    found = [vars(each)["__del__"] for each in kind.__mro__ if "__del__" in vars(each)]
+    return bool(found) and type(found[0]) is not types.WrapperDescriptorType

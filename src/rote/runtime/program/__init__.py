@@ -37,7 +37,7 @@ from .operations import (
     operands_of,
     results_of,
 )
-from .other_names import give_back, may_be_renamed, renamable, renamed
+from .other_names import copy_attributes, give_back, may_be_renamed, renamable, renamed
 from .placement import (
     BUFFER,
     OTHER,

@@ -54,7 +54,7 @@ def give_back(tensor: torch.Tensor, other: torch.Tensor) -> None:
             "the callable makes an argument require grad that shares memory with state of its own; "
             "pass a clone of it, or call requires_grad_() outside"
         )
-    _copy_attributes(other, tensor)
+    copy_attributes(other, tensor)
     if other.data_ptr() != tensor.data_ptr():
         tensor.data = other.detach()
     elif (other.shape, other.stride()) != (tensor.shape, tensor.stride()):
@@ -67,11 +67,11 @@ def _other(tensor: torch.Tensor) -> torch.Tensor:
     memory: torch.Tensor = from_dlpack(torch.to_dlpack(span.view(torch.uint8))).view(tensor.dtype)
     other = tensor.detach()  # counts the versions of what it was made of, whatever its memory becomes
     other.data = memory.as_strided(tensor.shape, tensor.stride(), 0)
-    _copy_attributes(tensor, other)
+    copy_attributes(tensor, other)
     return other
 
 
-def _copy_attributes(source: torch.Tensor, target: torch.Tensor) -> None:
+def copy_attributes(source: torch.Tensor, target: torch.Tensor) -> None:
     """Give a tensor the attributes that users have added to another one."""
     theirs, own = vars(source), vars(target)
     if theirs or own:

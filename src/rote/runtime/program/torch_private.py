@@ -347,7 +347,12 @@ _unsafe_view: Any = getattr(getattr(torch.ops.aten, "_unsafe_view", None), "defa
 
 def without_view(tensor: torch.Tensor) -> torch.Tensor:
     """A tensor over the same memory that autograd takes for a new one, or a copy where PyTorch gives none."""
-    return _unsafe_view(tensor, tensor.shape) if _unsafe_view is not None else tensor.clone()
+    if _unsafe_view is None:
+        return tensor.clone()
+    made = _unsafe_view(tensor, tensor.shape)
+    if made.stride() != tensor.stride():  # of a dimension with one element PyTorch says what it likes
+        made.data = tensor.detach()
+    return made
 
 
 _will_execute: Any = getattr(torch._C, "_will_engine_execute_node", None)
@@ -387,4 +392,4 @@ def with_own_node(result: torch.Tensor) -> torch.Tensor:
     called with None by a walk from another.
     """
     lazy = result.is_conj() or result.is_neg()  # it would be made plain
-    return result if _unsafe_view is None or lazy or result._is_view() else _unsafe_view(result, result.shape)
+    return result if _unsafe_view is None or lazy or result._is_view() else without_view(result)

@@ -26,6 +26,7 @@ from ..program import (
     Stands,
     base_offset,
     copy_all,
+    copy_attributes,
     group_members,
     placeable,
     span_of,
@@ -146,6 +147,26 @@ class StaticInputs:
             for group in self.groups
             for member, static in zip(group.members, group.static, strict=True)
         }
+
+    def dress(self, leaves: tuple[Any, ...]) -> None:
+        """Give the static tensors the attributes that users have added to the caller's."""
+        for leaf, static in self._dressed(leaves):
+            copy_attributes(leaf, static)
+
+    def hand_back(self, leaves: tuple[Any, ...]) -> None:
+        """The call is over: what it has set on static tensors is set on the caller's."""
+        for leaf, static in self._dressed(leaves):
+            copy_attributes(static, leaf)
+
+    def undress(self, leaves: tuple[Any, ...]) -> None:
+        """Nobody looks at what was set on static tensors any more."""
+        for _, static in self._dressed(leaves):
+            vars(static).clear()
+
+    def _dressed(self, leaves: tuple[Any, ...]) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """The caller's tensors, with those that stand for them."""
+        pairs = zip(leaves, self.substitute(leaves), strict=True)
+        return [(leaf, static) for leaf, static in pairs if static is not leaf]
 
     def hand_over(self, leaves: tuple[Any, ...]) -> StaticInputs:
         """In the middle of a call: give the caller's tensors their values; the call goes on in place."""

@@ -86,7 +86,7 @@ def make_template(
                 why = reason(rules.OPAQUE_OUTPUT, f"{name} is an argument, and lies in state as well", site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:
-            found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
+            found.append(_given_leaf(leaf))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         elif computed:
@@ -123,6 +123,12 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
     if made.kind == EXTERNAL_VIEW:
         return storages.externals[made.token.origin[1]]
     return given[made.index] if made.index < len(given) else None
+
+
+def _given_leaf(branch: GivenBranch) -> OutputLeaf:
+    if branch.number is None:
+        return OutputLeaf(VALUE, (GIVEN, id(branch.value)), value=branch.value)
+    return OutputLeaf(GIVEN, (GIVEN, branch.number), index=branch.number)
 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:

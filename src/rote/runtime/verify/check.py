@@ -27,7 +27,7 @@ from ..arguments import (
 )
 from ..backends.protocol import Backend
 from ..engine import LifeEvent, Specialization
-from ..program import versions_kept
+from ..program import Template, versions_kept
 from ..pytorch import has_memory
 from ..reads import WATCH
 from ..reads.trace import Effect
@@ -113,8 +113,11 @@ class Check:
 
     def _bound(self) -> list[tuple[Target, ...]]:
         """The slots that each way of the recording binds, without repetition."""
-        templates = [node.template for node in self._recording.root.walk() if node.template is not None]
-        return list(dict.fromkeys(template.targets for template in templates))
+        return list(dict.fromkeys(template.targets for template in self._templates()))
+
+    def _templates(self) -> list[Template]:
+        """The results of each way of the recording."""
+        return [node.template for node in self._recording.root.walk() if node.template is not None]
 
     def _parts(self, targets: tuple[Target, ...], value: Any) -> tuple[Any, ...]:
         """The values in some slots now, those of a result among them."""
@@ -135,7 +138,9 @@ class Check:
         """A result in the form in which it is taken apart, with the values of slots."""
         branches = self._call.branches()
         numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
-        marking = Marking(lambda each: numbers.get(id(each)), lambda each: False)
+        outputs = [leaf for each in self._templates() for leaf in each.leaves]
+        kept = {id(leaf.value) for leaf in outputs if isinstance(leaf.value, tuple)}
+        marking = Marking(lambda each: numbers.get(id(each)), lambda each: id(each) in kept, bool)
         value = marking.mark(value)
         return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 

@@ -181,6 +181,8 @@ def _when_called(trace: Trace, module: Any, attributes: dict[str, Any]) -> None:
 
 
 def _of_module(trace: Trace, name: str, value: ModuleType) -> None:
+    if trace.outside.has(value):
+        trace.outside.kind(value)  # it may be given a class with properties
     table = lookup.attributes_of(value) or {}
     if name == "__dict__":
         trace.outside.find(table, value, ".__dict__")

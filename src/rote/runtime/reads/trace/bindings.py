@@ -18,6 +18,7 @@ from ...arguments import (
     DEEPEST,
     DELETED,
     Bound,
+    GivenBranch,
     GivenTarget,
     Made,
     Marking,
@@ -88,7 +89,7 @@ class Bindings:
         """
         given, slots = self._outside.given, self._slots
         self._is_check = not others
-        binding = Binding(Marking(self._number_of, self._outside.has), often, by_value, others)
+        binding = Binding(Marking(self._number_of, self._outside.has, _is_plain), often, by_value, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
             number = given.branch(each.container)
@@ -126,6 +127,7 @@ class Bindings:
         met, left = set[int](), [value]
         while left:
             part = left.pop()
+            part = part.value if type(part) is GivenBranch and part.number is None else part
             if self._outside.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
                 continue
             met.add(identity(part))
@@ -185,7 +187,7 @@ class Bindings:
             parts is None
             or identity(value) in inside
             or len(inside) > DEEPEST
-            or (self._outside.has(value) and kind is not tuple)
+            or (self._outside.has(value) and not (_is_plain(value) or given.is_tuple(value)))
         ):
             return False
         if issubclass(kind, dict) and not all([type(key) in PLAIN_TYPES for key in value]):
@@ -294,6 +296,12 @@ def _is_turned(was: Any, now: Any, *, counts: bool) -> bool:
     kinds = type(was), type(now)
     plain = all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds])
     return plain and not (counts and _COUNT.issuperset(kinds))
+
+
+def _is_plain(value: Any) -> bool:
+    """Whether something is a plain value, or a tuple of such that has members."""
+    parts = members.values(value) if is_instance(value, tuple) else ()
+    return type(value) in PLAIN_TYPES or (len(parts) > 0 and all(map(_is_plain, parts)))
 
 
 def _are_plain(keys: tuple[Any, ...] | None) -> bool:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
 from typing import Any
@@ -324,6 +324,16 @@ class Outside(dict[int, Any]):
     def hold(self, value: Any) -> None:
         """Keep the identity of an object its own until the call is over."""
         self._held.append(value)
+
+    def forget(self, values: Iterable[Any]) -> None:
+        """Hold some objects no longer: the call, which is not recorded, drops them."""
+        which = set(map(identity, values))
+        self._held = [each for each in self._held if identity(each) not in which]
+        for each in which:
+            self.pop(each, None)
+        for address, read in [*self.reads.items()]:
+            if not which.isdisjoint((address[1], identity(read.value))):
+                del self.reads[address]
 
     def name(self, value: Any, suffix: str = "") -> str:
         """The name of an object, as the user would write it."""

@@ -8,17 +8,17 @@ effect.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Sequence, Set
 from types import FrameType
 from typing import Any
 
 from ....base import identity, is_instance, is_own
 from ...arguments import CONTENTS, SlotsBefore
-from ...objects import members, said_module
+from ...objects import has_finalizer, members, said_module
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
-from .kinds import is_compilers
+from .kinds import is_compilers, is_readable
 from .outside import Outside
 from .written import Growing, Reordered, WrittenSlot, target_of
 
@@ -66,13 +66,16 @@ class OutsideWrites:
             return
         read = outside.reads.get(address)  # as it was then: what lies there may have been filled since
         slot = WrittenSlot(kind, container, key, None, identity(owner), self._running.site())
+        outside.hold(container)
+        if self._lets_die([slot.now()], outside.name(owner, slot.suffix)):
+            slots.written[address] = slot._replace(was=MISSING)
+            return
         was = read.value if read is not None else outside.form(slot.now())
         if was is MISSING and kind == ITEM:
             slots.extended.add(identity(container))
         target = target_of(kind, container, key, owner, "")
         self._keep(container, target.kind, target.container, target.key)
         slots.written[address] = slot._replace(was=was)
-        outside.hold(container)
 
     def _is_outside(self, container: Any) -> bool:
         return self._outside.has(container) or self._outside.given.branch(container) is not None
@@ -88,11 +91,24 @@ class OutsideWrites:
         self._outside.pin(container)
         self._forget_told(container)
         where, slots = identity(container), self._slots
-        if where not in slots.changed:
+        if where in slots.changed:
+            return
+        held = members.values(container) if is_readable(container) else ()
+        if self._lets_die(held, self._outside.name(container)):
+            slots.changed[where] = WrittenSlot("", container, None, (), where, self._running.site())
+        else:
             self._keep(container, CONTENTS, container, None)
             growing = slots.growing.get(where)
             was = slots.take_written(container) if growing is None else growing.written.was
             slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
+
+    def _lets_die(self, values: Sequence[Any], name: str) -> bool:
+        """Whether the call drops something that has code run when it dies: it is to die now, if it does."""
+        dying = [each for each in values if has_finalizer(type(each))]
+        if dying:
+            self._running.refuse(name, f"replaces {name}, and code is run when that dies")
+            self._outside.forget(dying)
+        return bool(dying)
 
     def delete(self, table: Any, name: str, owner: Any) -> None:
         """A name is about to be deleted from a namespace that is outside: set again, it comes last."""
