@@ -269,7 +269,7 @@ def _each_requires_grad(tensors: list[torch.Tensor]) -> bool:
 
 def container_reasons(outcome: Observation, reads: Reads, site: Site) -> list[Reason]:
     """A list, dict, tuple or dataclass of the state that is returned: a replay would make a new one."""
-    branches = [each for each in containers(outcome.template.spec, outcome.value) if each != ()]
+    branches = [each for each in containers(outcome.template.spec, outcome.value) if not _is_nothing(each)]
     if not branches:
         return []
     made = _made_for_slots(outcome)
@@ -282,6 +282,11 @@ def container_reasons(outcome: Observation, reads: Reads, site: Site) -> list[Re
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
+
+
+def _is_nothing(branch: Any) -> bool:
+    """Whether it is a tuple without members, of which there is but one."""
+    return type(branch) is tuple and not branch
 
 
 def bound_containers(outcome: Observation) -> set[int]:
