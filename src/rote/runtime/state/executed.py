@@ -9,7 +9,8 @@ three times as slow. So rote turns the profiler off for its bookkeeping around a
 profiler on again while an operation runs whose kernel may be the user's Python code; PyTorch's own kernels
 are not, unless somebody has replaced one.
 
-Code run by other threads is not seen. If another profiler is active, rote leaves it in place and does not
+Code run by other threads is not seen, nor is what the handler of a signal runs, which Python puts between any
+two instructions. If another profiler is active, rote leaves it in place and does not
 record the call.
 """
 
@@ -18,6 +19,7 @@ from __future__ import annotations
 import functools
 import gc
 import inspect
+import signal
 import sys
 import weakref
 from _thread import get_ident
@@ -120,12 +122,14 @@ class ExecutedCode:
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
         self._settled: dict[int, CodeType] = {}
+        self._handlers = frozenset[int]()  # the code of those that handle signals, by identity
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
         self.contact = None
         self._settled.clear()
         self._thread = get_ident()
+        self._handlers = _handlers_of_signals()
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
@@ -198,6 +202,8 @@ class ExecutedCode:
         if own and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
             self._settled[identity(entered)] = entered
             return True
+        if self._handlers and _interrupts(frame, self._handlers):
+            return False
         followed, counts = self.followed, True
         code = entered if followed is None else followed.original(entered)
         if code is entered and followed is not None and not _runs_apart(frame, followed):
@@ -333,6 +339,26 @@ def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
     function = getattr(found, "__func__", found) if type(found) in (staticmethod, classmethod) else found
     named = [function] if type(function) is FunctionType else []
     return list({id(each): each for each in (*beside, *named) if each.__code__ is code}.values())
+
+
+def _handlers_of_signals() -> frozenset[int]:
+    found = [signal.getsignal(each) for each in signal.valid_signals()]
+    return frozenset(
+        [identity(each.__code__) for each in found if isinstance(each, (FunctionType, MethodType))]
+    )
+
+
+def _interrupts(frame: FrameType, handlers: frozenset[int]) -> bool:
+    """Whether code runs for the handler of a signal, which is given the frame that it interrupts."""
+    at: FrameType | None = frame
+    while at is not None:
+        if identity(at.f_code) in handlers:
+            given = at.f_locals.values()
+            given = [*given, *[part for each in given if isinstance(each, tuple) for part in each]]
+            if any([each is at.f_back for each in given]):
+                return True
+        at = at.f_back
+    return False
 
 
 def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
