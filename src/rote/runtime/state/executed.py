@@ -341,8 +341,12 @@ def _by_name(code: CodeType, namespace: dict[str, Any]) -> list[FunctionType]:
     return list({id(each): each for each in (*beside, *named) if each.__code__ is code}.values())
 
 
+_handler_of = inspect.unwrap(signal.getsignal)
+"""Without words for numbers, in a twentieth of the time."""
+
+
 def _handlers_of_signals() -> frozenset[int]:
-    found = [signal.getsignal(each) for each in signal.valid_signals()]
+    found = [_handler_of(number) for number in range(1, signal.NSIG)]
     return frozenset(
         [identity(each.__code__) for each in found if isinstance(each, (FunctionType, MethodType))]
     )
