@@ -10,6 +10,8 @@ import torch
 import rote
 from rote.testing import assert_same
 
+from .test_other_lengths import copied
+
 WIDTH = 4
 LENGTHS = [3] * 6 + [1, 1, 3, 2, 3, 1, 2, 3, 3]
 
@@ -73,14 +75,6 @@ def play(leave, device, wrap):
         ]
         seen.append((found, copied(left), gradients))
     return seen, step
-
-
-def copied(value):
-    if isinstance(value, torch.Tensor):
-        return value.detach().clone()
-    if isinstance(value, dict):
-        return {key: copied(each) for key, each in value.items()}
-    return type(value)([copied(each) for each in value])
 
 
 @pytest.mark.parametrize("leave", LEAVE)

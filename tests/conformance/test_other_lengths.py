@@ -169,17 +169,17 @@ def play(function, form, calls, device, wrap):
                 y.backward()
                 y = y.detach(), model.linear.weight.grad
             left = dict(model.state_dict()), model.memo, model.history
-            seen.append(_copied((y, x, left, torch.get_rng_state())))
+            seen.append(copied((y, x, left, torch.get_rng_state())))
             touch(model, what, n)
     return seen, body
 
 
-def _copied(value):
+def copied(value):
     if isinstance(value, torch.Tensor):
         return value.detach().clone()
     if isinstance(value, dict):
-        return {key: _copied(each) for key, each in value.items()}
-    return type(value)([_copied(each) for each in value]) if isinstance(value, (list, tuple)) else value
+        return {key: copied(each) for key, each in value.items()}
+    return type(value)([copied(each) for each in value]) if isinstance(value, (list, tuple)) else value
 
 
 def in_both_ways(function, form, calls, device, **options):

@@ -19,7 +19,7 @@ but when a path is followed they run a second time.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -208,7 +208,9 @@ class Tracer(DispatchMode):
         tape = self.cursor.tape
         around = tape.session.come_home() if tape is not None else None
         try:
-            with around or nullcontext():
+            if around is None:
+                return self._dispatch(func, args, kwargs or {})
+            with around:
                 return self._dispatch(func, args, kwargs or {})
         except UnsupportedTensorError as error:
             cursor = self.cursor

@@ -538,7 +538,8 @@ class Specialization:
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
             known=noted if noted is not None and not noted.writes else None,
-            operations_alone=recording is not None
+            operations_alone=plan.capture is not None
+            and recording is not None
             and not isinstance(self.function, GradientWalk)
             and shares_nodes(recording),
             threads=self._order.as_plainly and plan.backend.device.type != "cpu",
