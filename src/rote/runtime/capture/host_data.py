@@ -32,7 +32,7 @@ from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
 from ..autograd import GradientUse
 from ..autograd.graph import nodes_below
-from ..numbers import TrackedNumbers
+from ..numbers import INDEX_TYPES, TrackedNumbers
 from ..objects import form_of, pointer_of
 from ..program import (
     HostBytes,
@@ -117,7 +117,6 @@ _REBINDS = _Tensor.data.__set__
 _INDEXING = frozenset({list, numpy.ndarray})
 _INDEXING_ALONE = _INDEXING | {tuple}
 """Types of indices of which PyTorch makes tensors."""
-_INDICES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
@@ -356,7 +355,7 @@ class HostDataMode(TorchFunctionMode):
     def _index_of_array(self, tensor: torch.Tensor, array: Any) -> Any:
         """An index for an array that the call has made; it may be written afterwards, so it is copied."""
         numbers, host = self._numbers, self._tracer.host
-        if array.dtype.type not in _INDICES or not array.ndim:
+        if array.dtype.type not in INDEX_TYPES or not array.ndim:
             return array
         if form_of(array) is not None and host.under(array) is not None:
             return array

@@ -100,6 +100,8 @@ class SliceForm(NamedTuple):
     step: Any
 
 
+INDEX_TYPES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
+"""What arrays are of by which PyTorch indexes tensors."""
 _INDICES = frozenset({int, type(None), type(Ellipsis)})
 
 

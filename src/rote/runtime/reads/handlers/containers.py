@@ -17,7 +17,7 @@ import numpy
 import torch
 
 from ....base import identity, is_internal, is_own
-from ...numbers import GLOBAL_GENERATORS, can_draw
+from ...numbers import GLOBAL_GENERATORS, INDEX_TYPES, can_draw
 from ...objects import Content, has_parts_in_c, is_python, is_view, members, said_module, said_name
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
@@ -80,7 +80,6 @@ _BESIDE_MEMBERS = {defaultdict: "default_factory", deque: "maxlen"}
 _MANY = 4096
 """A container with more members is read as a whole if all are plain values, not member by member."""
 _USUAL_INDICES = frozenset({*PLAIN_TYPES, torch.Tensor})
-_INDICES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 _VIEWS = (type({}.keys()), type({}.values()), type({}.items()))
 
 
@@ -244,7 +243,7 @@ def _picks_by_memory(trace: Trace, key: Any) -> bool:
     return (
         type(key) is numpy.ndarray
         and key.ndim > 0
-        and key.dtype.type in _INDICES
+        and key.dtype.type in INDEX_TYPES
         and trace.outside.is_tensors(key)
     )
 
