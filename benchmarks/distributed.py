@@ -2,7 +2,7 @@
 
     torchrun --nproc-per-node 2 -m benchmarks.distributed --device cuda --out distributed.json
 
-A decoding step is also captured by hand, its collectives included, which is what a graph can reach at best.
+Some steps are also captured by hand, their collectives included, which is what a graph can reach at best.
 With ``NCCL_GRAPH_REGISTER=0`` in the environment rote captures them as well, as a way of its own.
 Ways take turns in rounds; a round begins with a barrier and ends when the device has nothing left to do. The
 times are the medians over rounds, for each rank. Every way has to give equal bits in a first run of 12 steps.
@@ -27,25 +27,27 @@ from examples.torchrun_transformer import WAYS, played
 
 import rote
 
+BY_HAND = ("decode", "sharded", "step", "whole")
+"""Steps that a user can capture as they are."""
+
 WARM = 150
 """Steps before anything is timed; the exact tier is made in the 128th replay."""
 
 
-def by_hand(function: Any) -> Any:
-    """A callable captured as a CUDA graph, on its first arguments; its collectives are captured as well."""
+def by_hand(function: Any, stream: torch.cuda.Stream) -> Any:
+    """A callable captured on a stream, on its first arguments, with its collectives."""
     captured: list[Any] = []
 
     def call(*given: Any) -> Any:
         if not captured:
             static = [each.clone() for each in given]
-            stream = torch.cuda.Stream()
-            stream.wait_stream(torch.cuda.current_stream())
+            torch.cuda.synchronize()
             with torch.cuda.stream(stream):
                 for _ in range(11):
                     function(*static)
-            torch.cuda.current_stream().wait_stream(stream)
+            torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=stream):
                 out = function(*static)
             captured.extend([graph, static, out])
         graph, static, out = captured
@@ -55,6 +57,15 @@ def by_hand(function: Any) -> Any:
         return out
 
     return call
+
+
+def step_by_hand(way: str, options: argparse.Namespace, device: torch.device) -> Any:
+    """A step that is captured by hand. It is made on the stream that captures it, as wrappers have to be."""
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        made = WAYS[way](options, device, partial(by_hand, stream=stream))
+    torch.cuda.synchronize()
+    return made
 
 
 def plain(function: Any) -> Any:
@@ -79,9 +90,9 @@ def measured(way: str, options: argparse.Namespace, device: torch.device) -> dic
     wraps = {"eager": plain, "rote": rote.graph}
     if device.type == "cuda" and os.environ.get("NCCL_GRAPH_REGISTER") == "0":
         wraps["captured"] = partial(rote.graph, capture_collectives=True)
-    if way == "decode" and device.type == "cuda":
-        wraps["by hand"] = by_hand
     made = {name: WAYS[way](options, device, wrap) for name, wrap in wraps.items()}
+    if way in BY_HAND and device.type == "cuda":
+        made["by hand"] = step_by_hand(way, options, device)
     for step, _ in made.values():
         timed(step, 0, options.warm, device)
     rounds: dict[str, list[float]] = {name: [] for name in made}

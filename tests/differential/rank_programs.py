@@ -38,8 +38,6 @@ from torch.utils.checkpoint import checkpoint
 import rote
 from rote.api.parts import part
 
-from .ranks import RANKS
-
 STEPS = 9
 
 
@@ -172,7 +170,7 @@ def of_a_store(rank, wrap, device):
 @program()
 def gathered(rank, wrap, device):
     def call(x):
-        parts = [torch.empty_like(x) for _ in range(RANKS)]
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())]
         dist.all_gather(parts, x * 2)
         return torch.stack(parts)
 
@@ -191,12 +189,12 @@ def functional_collective(rank, wrap, device):
 def sent_and_received(rank, wrap, device):
     def call(x):
         y, got = x * 2, torch.empty_like(x)
-        if rank == 0:
-            dist.send(y, 1)
-            dist.recv(got, 1)
+        if rank % 2 == 0:
+            dist.send(y, rank ^ 1)
+            dist.recv(got, rank ^ 1)
         else:
-            dist.recv(got, 0)
-            dist.send(y, 0)
+            dist.recv(got, rank ^ 1)
+            dist.send(y, rank ^ 1)
         return y + got
 
     return wrap(call), nothing
@@ -205,7 +203,7 @@ def sent_and_received(rank, wrap, device):
 @program("RT801")
 def objects(rank, wrap, device):
     def call(x):
-        found = [None] * RANKS
+        found = [None] * dist.get_world_size()
         dist.all_gather_object(found, {"scale": rank + 1})
         return x * sum(each["scale"] for each in found)
 
@@ -269,7 +267,7 @@ def of_the_largest(rank, wrap, device):
 @program()
 def gathered_into_one(rank, wrap, device):
     def call(x):
-        whole = torch.empty(RANKS * 3, 4, device=x.device)
+        whole = torch.empty(dist.get_world_size() * 3, 4, device=x.device)
         dist.all_gather_into_tensor(whole, x * 2)
         return whole.sum(0)
 
@@ -279,7 +277,7 @@ def gathered_into_one(rank, wrap, device):
 @program()
 def scattered_sums(rank, wrap, device):
     def call(x):
-        part = torch.empty(2, 3, device=x.device)
+        part = torch.empty(4 // dist.get_world_size(), 3, device=x.device)
         dist.reduce_scatter_tensor(part, (x * 2).t().contiguous())
         return part + 1
 
@@ -298,11 +296,12 @@ def exchanged(rank, wrap, device):
 
 @program()
 def exchanged_in_parts(rank, wrap, device):
-    given, taken = ([1, 3], [1, 2]) if rank == 0 else ([2, 2], [3, 2])
+    ranks = range(dist.get_world_size())
+    given, taken = [1 + (rank + 2 * n) % 3 for n in ranks], [1 + (n + 2 * rank) % 3 for n in ranks]
 
     def call(x):
         got = torch.empty(sum(taken), 3, device=x.device)
-        dist.all_to_all_single(got, (x * 2).t().contiguous(), taken, given)
+        dist.all_to_all_single(got, (x * 2).t().repeat(len(ranks), 1)[: sum(given)], taken, given)
         return got + 1
 
     return wrap(call), nothing
@@ -331,7 +330,7 @@ def reduced(rank, wrap, device):
 @program()
 def gathered_at_one(rank, wrap, device):
     def call(x):
-        parts = [torch.empty_like(x) for _ in range(RANKS)] if rank == 0 else None
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size())] if rank == 0 else None
         dist.gather(x * 2, parts, dst=0)
         return torch.cat(parts) if rank == 0 else x
 
@@ -342,7 +341,7 @@ def gathered_at_one(rank, wrap, device):
 def scattered(rank, wrap, device):
     def call(x):
         got = torch.empty_like(x)
-        dist.scatter(got, [x * 2, x * 3] if rank == 0 else None, src=0)
+        dist.scatter(got, [x * (n + 2) for n in range(dist.get_world_size())] if rank == 0 else None, src=0)
         return got + 1
 
     return wrap(call), nothing
@@ -355,7 +354,7 @@ def sent_without_waiting(rank, wrap, device):
     def call(x):
         y, got = x * 2, torch.empty_like(x)
         works = dist.batch_isend_irecv([
-            dist.P2POp(dist.isend, y, 1 - rank), dist.P2POp(dist.irecv, got, 1 - rank)
+            dist.P2POp(dist.isend, y, rank ^ 1), dist.P2POp(dist.irecv, got, rank ^ 1)
         ])  # fmt: skip
         for work in works:
             work.wait()
@@ -371,8 +370,8 @@ def sent_large_before_receiving(rank, wrap, device):
     def call(x):
         y = (x[0] * 2).repeat(1 << 19)
         got = torch.empty_like(y)
-        sending = dist.isend(y, 1 - rank)
-        dist.recv(got, 1 - rank)
+        sending = dist.isend(y, rank ^ 1)
+        dist.recv(got, rank ^ 1)
         sending.wait()
         return y[:4] + got[:4]
 
@@ -410,13 +409,13 @@ def in_flight_where_the_host_reads(rank, wrap, device):
 
 @program()
 def several_groups(rank, wrap, device):
-    alone = [dist.new_group([each]) for each in range(RANKS)]
-    both = dist.new_group([0, 1])
+    alone = [dist.new_group([each]) for each in range(dist.get_world_size())]
+    both = [dist.new_group([each, each + 1]) for each in range(0, dist.get_world_size(), 2)][rank // 2]
 
     def call(x):
         y = x * 2
         dist.all_reduce(y, group=alone[rank])
-        dist.all_reduce(y, group=alone[1 - rank])  # of which it is no member
+        dist.all_reduce(y, group=alone[rank ^ 1])  # of which it is no member
         dist.all_reduce(y, group=both)
         dist.all_reduce(y)
         return y
@@ -426,7 +425,7 @@ def several_groups(rank, wrap, device):
 
 @program()
 def group_of_a_mesh(rank, wrap, device):
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,), mesh_dim_names=("parts",))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),), mesh_dim_names=("parts",))
 
     def call(x):
         y = x * (mesh.get_local_rank() + 2)
@@ -442,7 +441,7 @@ def from_another_rank_each_time(rank, wrap, device):
 
     def call(x, turn):
         y = x * (rank + 1)
-        dist.broadcast(y, turn % RANKS)
+        dist.broadcast(y, turn % dist.get_world_size())
         return y + turn
 
     g = wrap(call)
@@ -457,8 +456,11 @@ def from_a_rank_that_state_says(rank, wrap, device):
     def call(x):
         Turns.count += 1
         y = x * (rank + 1)
-        dist.broadcast(y, Turns.count % RANKS)
-        return functional.broadcast(y * (rank + 1), (Turns.count // 2) % RANKS, dist.group.WORLD) + 1
+        dist.broadcast(y, Turns.count % dist.get_world_size())
+        return (
+            functional.broadcast(y * (rank + 1), (Turns.count // 2) % dist.get_world_size(), dist.group.WORLD)
+            + 1
+        )
 
     return wrap(call), nothing
 
@@ -469,10 +471,10 @@ def sent_with_another_tag_each_time(rank, wrap, device):
 
     def call(x, turn):
         y, got = x * 2, torch.empty_like(x)
-        if rank == 0:
-            dist.send(y, 1, tag=turn)
+        if rank % 2 == 0:
+            dist.send(y, rank ^ 1, tag=turn)
             return y
-        dist.recv(got, 0, tag=turn)
+        dist.recv(got, rank ^ 1, tag=turn)
         return got
 
     g = wrap(call)
@@ -601,7 +603,7 @@ def optimised_with_functional_ones(rank, wrap, device):
         y = x
         for turn in range(4):
             z = functional.all_reduce(table(x, turn) + y * 0.1, "sum", dist.group.WORLD)
-            whole = torch.empty(RANKS * 3, 4, device=x.device)
+            whole = torch.empty(dist.get_world_size() * 3, 4, device=x.device)
             dist.all_gather_into_tensor(whole, z.sin() + 0)
             y = z.sin() + table(x, turn) * whole.sum(0)
         return y
@@ -771,7 +773,7 @@ def differentiable_gather(rank, wrap, device):
 
 
 def mesh_of(device):
-    return dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    return dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
 
 
 def parallelized_layers(device):
@@ -852,7 +854,7 @@ def parallelized_with_another_parameter(rank, wrap, device):
 def parallelized_with_another_part(rank, wrap, device):
     def change(net, turn):
         if turn == 5:
-            net[0].weight._local_tensor = torch.full((2, 4), 0.5, device=device)
+            net[0].weight._local_tensor = torch.full_like(net[0].weight._local_tensor, 0.5)
 
     return parallelized_program(wrap, parallelized_layers(device), change)
 
@@ -1303,7 +1305,7 @@ def halved(state, bucket):
     """A hook for the communication of DDP, which compresses what is sent."""
     sent = bucket.buffer().to(torch.bfloat16)
     work = dist.all_reduce(sent, async_op=True).get_future()
-    return work.then(lambda done: bucket.buffer().copy_(done.value()[0]).div_(RANKS))
+    return work.then(lambda done: bucket.buffer().copy_(done.value()[0]).div_(dist.get_world_size()))
 
 
 class Tied(nn.Module):
@@ -1405,7 +1407,7 @@ def ddp_accumulated(rank, wrap, device):
 def sharded(rank, wrap, device):
     """The backward runs outside, and needs what FSDP has noted in the forward."""
     net = copy.deepcopy(model(device))
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
     fully_shard(net, mesh=mesh)
     g = wrap(net)
     step = Step(net, g)
@@ -1423,19 +1425,20 @@ def sharded_without_gradients(rank, wrap, device):
 @program(least=3)
 def sharded_whole_step(rank, wrap, device):
     net = copy.deepcopy(model(device))
-    mesh = dist.device_mesh.init_device_mesh(device.type, (RANKS,))
+    mesh = dist.device_mesh.init_device_mesh(device.type, (dist.get_world_size(),))
     for layer in (net[0], net[2], net):
         fully_shard(layer, mesh=mesh)
     return wrap(Step(net, net).__call__), parts_of(net)
 
 
-def sharded_blocks(device, *, shape=(RANKS,), attention=False, **options):
+def sharded_blocks(device, *, shape=None, attention=False, **options):
     """Blocks in the parts of which the processes have a share each, and a layer around; and AdamW."""
     torch.manual_seed(0)
     layers = [nn.Linear(4, 7), nn.Sequential(nn.GELU(), nn.Linear(7, 4))]
     if attention:
         layers = [Attention(), nn.Sequential(*layers), Attention()]
     net = nn.Sequential(*layers, nn.LayerNorm(4)).to(device)
+    shape = shape or (dist.get_world_size(),)
     names = ("copies", "parts")[-len(shape) :]
     mesh = dist.device_mesh.init_device_mesh(device.type, shape, mesh_dim_names=names)
     for layer in (*layers, net):
@@ -1490,13 +1493,13 @@ def sharded_transformer_in_bfloat16_and_rounds(rank, wrap, device):
 
 @program(least=3)
 def sharded_among_two_dimensions(rank, wrap, device):
-    net, optimizer = sharded_blocks(device, shape=(1, RANKS))
+    net, optimizer = sharded_blocks(device, shape=(1, dist.get_world_size()))
     return wrap(sharded_step(net, optimizer)), left_by(net)
 
 
 @program(least=3)
 def sharded_and_copied(rank, wrap, device):
-    net, optimizer = sharded_blocks(device, shape=(RANKS, 1))
+    net, optimizer = sharded_blocks(device, shape=(2, dist.get_world_size() // 2))
     return wrap(sharded_step(net, optimizer)), left_by(net)
 
 
@@ -1700,7 +1703,9 @@ def play(name: str, rank: int, device: torch.device, wrap: Any) -> dict[str, Any
     }
 
 
-def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str = "") -> None:
+def main(
+    rank: int, file: str, kind: str = "cpu", only: str = "", captured: str = "", ranks: str = "2"
+) -> None:
     torch.set_num_threads(1)
     part.LEAST_S, part.MARGIN = 0.0, math.inf  # no program depends on how long a module takes
     timeout = datetime.timedelta(seconds=120)
@@ -1708,7 +1713,7 @@ def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str 
     def graphed(function: Any, /, **options: Any) -> Any:
         return rote.graph(function, capture_collectives=bool(captured), **options)
 
-    store = dist.FileStore(file, RANKS)
+    store = dist.FileStore(file, int(ranks))
     device = torch.device(kind, rank) if kind == "cuda" else torch.device(kind)
     if kind == "cuda":
         torch.cuda.set_device(device)
@@ -1717,7 +1722,7 @@ def main(rank: int, file: str, kind: str = "cpu", only: str = "", captured: str 
             continue
         dist.init_process_group(
             "nccl" if kind == "cuda" else "gloo", store=dist.PrefixStore(str(number), store), rank=rank,
-            world_size=RANKS, timeout=timeout,
+            world_size=int(ranks), timeout=timeout,
         )  # fmt: skip
         try:
             found = play(name, rank, device, graphed)

@@ -359,16 +359,11 @@ class HostDataMode(TorchFunctionMode):
             return array
         if form_of(array) is not None and host.under(array) is not None:
             return array
-        if numbers is None or numbers.expression(array) is None:
-            made = host.is_made(pointer_of(array))
-            return self._build(torch.tensor, (array,), {"device": tensor.device}) if made else array
-        with below_transforms() as wrap:
-            found = host.array_tensor(array, host.aside(lambda: torch.tensor(array)), "tensor", torch.tensor)
-            if found is None:
-                return array
+        if numbers is not None and numbers.expression(array) is not None:
             numbers.owed.pop(identity(array), None)
-            index = wrap(found)
-        return index if tensor.is_cpu else index.to(tensor.device, index.dtype)  # PyTorch copies it as well
+        elif not host.is_made(pointer_of(array)):
+            return array
+        return self._build(torch.tensor, (array,), {"device": tensor.device})
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
