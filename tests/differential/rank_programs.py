@@ -874,7 +874,7 @@ def parallelized_and_spread_otherwise(rank, wrap, device):
 @program()
 def parallelized_along_the_sequence(rank, wrap, device):
     torch.manual_seed(0)
-    norm, up, down = nn.LayerNorm(4), nn.Linear(4, 6), nn.Linear(6, 4)
+    norm, up, down = nn.LayerNorm(4), nn.Linear(4, 8), nn.Linear(8, 4)
     net = nn.Sequential(norm, up, nn.ReLU(), down).to(device)
     rows = Shard(0)
     parallelize_module(net, mesh_of(device), {
@@ -965,7 +965,7 @@ class Attention(nn.Module):
 
     def forward(self, x):
         y = self.norm(x)
-        q, k, v = [f(y).unflatten(-1, (-1, 2)).transpose(-2, -3) for f in (self.q, self.k, self.v)]
+        q, k, v = [f(y).unflatten(-1, (-1, 1)).transpose(-2, -3) for f in (self.q, self.k, self.v)]
         y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return x + self.out(y.transpose(-2, -3).flatten(-2))
 

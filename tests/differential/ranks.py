@@ -11,6 +11,7 @@ from typing import Any
 RANKS = 2
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 280
+"""Seconds for each rank, as they may share a core; only what hangs takes as long."""
 
 
 def started(
@@ -34,11 +35,12 @@ def started(
     said: list[tuple[dict[str, Any], str]] = []
     try:
         for process in processes:
-            out, err = process.communicate(timeout=LIMIT_S)
+            out, err = process.communicate(timeout=LIMIT_S * ranks)
             assert process.returncode >= 0 or -process.returncode in ends, err
             lines = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
             said.append(({line["name"]: line for line in lines}, err))
     finally:
         for process in processes:
             process.kill()
+            process.wait()
     return said

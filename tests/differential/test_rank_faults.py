@@ -44,8 +44,9 @@ def test_many_steps(tmp_path, warm_path, ranks, steps):
 
 
 @pytest.mark.multi_gpu
+@pytest.mark.parametrize("ranks", [2, 4])
 @pytest.mark.parametrize("kind", [("cuda",), ("cuda", "captured")])
-def test_many_steps_on_gpus(tmp_path, kind):
-    if torch.cuda.device_count() < RANKS:
-        pytest.skip("needs two GPUs")
-    check(sys.executable, tmp_path / "store", RANKS, 200, *kind)
+def test_many_steps_on_gpus(tmp_path, ranks, kind):
+    if torch.cuda.device_count() < ranks:
+        pytest.skip(f"needs {ranks} GPUs")
+    check(sys.executable, tmp_path / "store", ranks, 200, *kind)

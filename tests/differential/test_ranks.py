@@ -1,20 +1,28 @@
-"""Two processes that act on each other: every rank has what it has plainly, to the bit."""
+"""Two processes or four that act on each other: every rank has what it has plainly, to the bit."""
 
 from __future__ import annotations
 
 import sys
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import distributed
 
 from .rank_programs import PROGRAMS, Program
-from .ranks import RANKS, started
+from .ranks import started
 
 pytestmark = pytest.mark.skipif(
     not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo"
 )
 ON_GPUS = [name for name, program in PROGRAMS.items() if not program.host]
+
+
+class OnGPUs(NamedTuple):
+    """What ranks with a GPU each say, and whether their recordings have an exact tier."""
+
+    said: Any
+    tiers: bool
 
 
 @pytest.fixture(scope="module")
@@ -23,22 +31,24 @@ def ranks(tmp_path_factory, warm_path):
     return started(warm_path, Program.__module__, tmp_path_factory.mktemp("ranks") / "store")
 
 
-@pytest.fixture(scope="module")
-def ranks_on_gpus(tmp_path_factory):
-    """The same over NCCL."""
-    if torch.cuda.device_count() < RANKS:
-        pytest.skip("needs two GPUs")
-    file = tmp_path_factory.mktemp("ranks_on_gpus") / "store"
-    return started(sys.executable, Program.__module__, file, "cuda")
+def started_on(python, tmp_path_factory, ranks, kind, captured=""):
+    if kind == "cuda" and torch.cuda.device_count() < ranks:
+        pytest.skip(f"needs {ranks} GPUs")
+    file = tmp_path_factory.mktemp("ranks") / "store"
+    return started(python, Program.__module__, file, kind, "", captured, str(ranks), ranks=ranks)
 
 
 @pytest.fixture(scope="module")
-def ranks_that_capture(tmp_path_factory):
-    """The same over NCCL, with the collectives in the graphs."""
-    if torch.cuda.device_count() < RANKS:
-        pytest.skip("needs two GPUs")
-    file = tmp_path_factory.mktemp("ranks_that_capture") / "store"
-    return started(sys.executable, Program.__module__, file, "cuda", "", "captured")
+def four_ranks(tmp_path_factory, warm_path):
+    """Sums of more than two numbers depend on their order."""
+    return started_on(warm_path, tmp_path_factory, 4, "cpu")
+
+
+@pytest.fixture(scope="module", params=[(2, ""), (2, "captured"), (4, ""), (4, "captured")])
+def on_gpus(request, tmp_path_factory):
+    """The same over NCCL, with the collectives between the graphs or in them."""
+    ranks, captured = request.param
+    return OnGPUs(started_on(sys.executable, tmp_path_factory, ranks, "cuda", captured), not captured)
 
 
 def check_right(ranks, name):
@@ -70,18 +80,22 @@ def test_each_rank_replays_or_says_why(ranks, name):
     check_replayed(ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
 
 
-@pytest.mark.multi_gpu
-@pytest.mark.parametrize("name", ON_GPUS)
-@pytest.mark.parametrize("way", ["ranks_on_gpus", "ranks_that_capture"])
-def test_each_rank_is_right_on_gpus(request, way, name):
-    check_right(request.getfixturevalue(way), name)
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_each_of_four_ranks_is_right(four_ranks, name):
+    check_right(four_ranks, name)
+    check_replayed(four_ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
 
 
 @pytest.mark.multi_gpu
 @pytest.mark.parametrize("name", ON_GPUS)
-@pytest.mark.parametrize("way", ["ranks_on_gpus", "ranks_that_capture"])
-def test_each_rank_replays_or_says_why_on_gpus(request, way, name):
+def test_each_rank_is_right_on_gpus(on_gpus, name):
+    check_right(on_gpus.said, name)
+
+
+@pytest.mark.multi_gpu
+@pytest.mark.parametrize("name", ON_GPUS)
+def test_each_rank_replays_or_says_why_on_gpus(on_gpus, name):
     program = PROGRAMS[name]
     code = program.code if program.nccl is None else program.nccl
-    found = request.getfixturevalue(way)
-    check_replayed(found, code, program.least, name, tiers=way == "ranks_on_gpus")
+    check_replayed(on_gpus.said, code, program.least, name, tiers=on_gpus.tiers)

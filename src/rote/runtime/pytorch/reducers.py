@@ -12,10 +12,15 @@ round whose backward is not in the call.
 
 What does not work: a reducer that waits for a backward does so until one is over or another round begins. A
 replay is no round to it. Nothing tells that it waits.
+
+A call may lie in the forward of a wrapper, too. Its backward is one node to autograd where it is a replay, so
+that gradients arrive in another order. A reducer sorts its buckets by the order of the first backward that
+averages, and more than two ranks add by the place in a bucket. So such a call is recorded once that is done.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +32,7 @@ import torch
 from torch.nn.parallel import DistributedDataParallel
 
 from ...base import is_instance
-from .torch_private import future_of, reducer_obstacle
+from .torch_private import future_of, reducer_obstacle, sorts_buckets
 
 if TYPE_CHECKING or torch.distributed.is_available():
     from torch.distributed import Work
@@ -42,6 +47,17 @@ _DEVICES = frozenset({"cpu", "cuda"})
 _NEW = "buckets that are made anew behind the first backward"
 _SENDING, _ROUND = "allreduce_", "prepare_for_backward"
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
+
+
+_FORWARD = DistributedDataParallel.forward.__code__
+
+
+def _wrapper_around() -> DistributedDataParallel | None:
+    """The wrapper in whose forward the caller is."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code is not _FORWARD:
+        frame = frame.f_back
+    return None if frame is None else frame.f_locals["self"]
 
 
 def unready(held: weakref.ref[DistributedDataParallel]) -> str:
@@ -106,6 +122,8 @@ class Reducers:
     def end(self) -> None:
         """The call is over: no round is left that has begun in it."""
         self._end_round()
+        if torch.is_grad_enabled() and sorts_buckets(_wrapper_around()):
+            self._refuse(_NEW)
         for wrapper in self._met:
             why = unready(weakref.ref(wrapper))
             if why:

@@ -613,6 +613,10 @@ _OTHER_REDUCERS = (
 """Attributes of ``DistributedDataParallel`` that are false where its reducer has no work of another kind."""
 
 
+_ORDERLESS = 2
+"""Numbers that have one sum in any order."""
+
+
 def reducer_obstacle(wrapper: Any, new: str) -> str:
     """Why what the reducer of a ``DistributedDataParallel`` does cannot be done again, in a few words.
 
@@ -636,6 +640,15 @@ def reducer_obstacle(wrapper: Any, new: str) -> str:
     except RuntimeError:
         return "a backward that is not over"
     return ""
+
+
+def sorts_buckets(wrapper: Any) -> bool:
+    """Whether the next backward decides in which order the ranks of a wrapper add, if there is one."""
+    try:
+        never = wrapper.find_unused_parameters and not wrapper.static_graph
+        return not (wrapper._has_rebuilt_buckets or never) and wrapper.process_group.size() > _ORDERLESS
+    except AttributeError:
+        return False
 
 
 _use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
