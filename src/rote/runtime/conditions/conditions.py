@@ -16,11 +16,13 @@ from functools import partial
 from operator import contains, getitem
 from typing import Any
 
+import torch
 from typing_extensions import override
 
 from ...base import is_instance
 from ..fingerprint import Held
 from ..objects import UNSET, Content, Members, Position, TensorMark, has_plain_length, is_direct
+from ..pytorch import has_memory
 from ..state import (
     ASKED,
     ATTRIBUTE,
@@ -42,6 +44,10 @@ from ..state import (
     same,
 )
 from .paths import SlotPlace
+
+_data_ptr = torch.Tensor.data_ptr
+PLAIN_TENSORS = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
+"""Classes of tensors in which no code of the user's can be."""
 
 _GONE = (KeyError, IndexError, ValueError, AttributeError)
 """Raised where a slot is no more."""
@@ -71,7 +77,7 @@ _LYING: dict[str, _Loop] = {
 class Condition:
     """Slots that are compared in one way; unless a class has a quicker one, each by itself.
 
-    The slots of :class:`Said` and :class:`Lying` are of one kind.
+    The slots of :class:`Said`, :class:`Lying` and :class:`Placed` are of one kind.
     """
 
     def __init__(self, entries: Iterable[Entry]) -> None:
@@ -168,7 +174,7 @@ class Lying(Condition):
 
     @override
     def only(self, places: Sequence[int]) -> Lying:
-        part = Lying([self.entries[place] for place in places])
+        part = type(self)([self.entries[place] for place in places])
         part._values = [self._values[place] for place in places]
         part._identities = [self._identities[place] for place in places]
         return part
@@ -190,6 +196,26 @@ class Lying(Condition):
                 return False
             self._values[place], self._identities[place] = now, id(now)
         return True
+
+
+class Placed(Lying):
+    """Slots hold the tensors that they held, whose memory is where it was; nobody watches over these."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        super().__init__(entries)
+        self._addresses = [value.address for value in self._values]
+
+    @override
+    def holds(self) -> bool:
+        try:
+            held = list(self._held())
+            return list(map(id, held)) == self._identities and list(map(_data_ptr, held)) == self._addresses
+        except _GONE:
+            return False
+
+    @override
+    def is_read(self, place: int, held: Held) -> bool:
+        return False
 
 
 class Contents(Condition):
@@ -247,10 +273,11 @@ class Kinds(Condition):
 
 _IN_ORDER: tuple[tuple[type[Condition], tuple[str, ...]], ...] = (
     (Said, (LENGTH, ORDER)), (Lying, (ITEM, CELL, ATTRIBUTE, VARIABLE)), (Said, (DEFINED,)),
-    (Kinds, ("",)), (Plain, ("",)), (Contents, ("",)),
+    (Placed, (CELL, ATTRIBUTE, VARIABLE)), (Kinds, ("",)), (Plain, ("",)), (Contents, ("",)),
 )  # fmt: skip
 """All classes, in the order in which they are asked (members of a list after its length), and the kinds of
 slots that each compares apart."""
+_APART = frozenset({Said, Lying, Placed})
 
 
 def conditions_of(entries: Iterable[Entry], watched: set[tuple[int, int]]) -> list[Condition]:
@@ -262,7 +289,7 @@ def conditions_of(entries: Iterable[Entry], watched: set[tuple[int, int]]) -> li
     for entry in entries:
         kind = _class_for(entry, watched)
         if kind is not None:
-            found[kind, entry.kind if kind in (Said, Lying) else ""].append(entry)
+            found[kind, entry.kind if kind in _APART else ""].append(entry)
     groups = [(kind, found[kind, each]) for kind, kinds in _IN_ORDER for each in kinds]
     return [kind(group) for kind, group in groups if group]
 
@@ -286,7 +313,8 @@ def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] |
         return Said if kind == LENGTH or all([type(key) is str for key in value.value]) else Contents
     if is_instance(value, TensorMark):
         known = kind == ITEM or (kind == CELL and (value.identity, value.address) in watched)
-        return Lying if known else Contents
+        is_plain = kind in _LYING and type(now := read(entry)) in PLAIN_TENSORS and has_memory(now)
+        return Lying if known else Placed if is_plain else Contents
     if value is UNSET or is_instance(value, (Content, Position)):
         return Plain if _plain_was(entry) else Contents
     if kind == ITEM:

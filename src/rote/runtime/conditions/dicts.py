@@ -53,7 +53,7 @@ _EMPTY_TESTED = (dict, OrderedDict, defaultdict, list, set)
 """Types whose truth value is whether they have a member."""
 
 _NUMBERED = (dict, defaultdict)
-"""Types whose version says everything; that of an ordered dict does not say the order."""
+"""Types whose version says everything; that of an ordered dict does not say the order of several members."""
 
 MANY = 128
 """Containers from which on they are watched, where that is possible."""
@@ -126,7 +126,7 @@ class Dicts:
                 self._answers.append((entry, tuple(map(identity, tables))))
             for container in tables or (entry.container,):
                 mapping = _behind(container)
-                if type(mapping) not in _NUMBERED or not mapping or identity(container) in covered:
+                if not _is_numbered(mapping) or identity(container) in covered:
                     continue
                 if identity(mapping) not in self._busy:
                     self._found.append(mapping)
@@ -240,6 +240,13 @@ class Dicts:
         if self._version_of is not None:
             for container in (*self._found, *self._tables):
                 self._version_of(container)
+
+
+def _is_numbered(mapping: Any) -> bool:
+    """Whether a version says all of what a container holds."""
+    return (type(mapping) in _NUMBERED and bool(mapping)) or (
+        type(mapping) is OrderedDict and len(mapping) == 1
+    )
 
 
 def _says_empty(entry: Entry) -> bool:

@@ -43,7 +43,7 @@ from ..fingerprint import (
 )
 from ..pytorch import metadata_check
 from ..state import ASKED, BULK, DEFINED, ITEM, LENGTH, OPERATORS, ORDER, Argument, Entry
-from .conditions import Condition
+from .conditions import PLAIN_TENSORS, Condition
 from .dicts import Dicts
 from .guards import Guard
 
@@ -53,8 +53,6 @@ _INLINED = 6
 """Portions of words up to which they are read by the text of the replay itself."""
 _OF_KEYS = (BULK, DEFINED, LENGTH, OPERATORS, ORDER)
 """Kinds of slots that say which members a container has."""
-
-_PLAIN = (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer)
 
 MANY = 1
 """Tensors from which they are read word by word, where that is possible at all: a single one takes 0.3 us,
@@ -122,7 +120,7 @@ class QuickGuard:
             tensor
             for _, address, tensor in found.values()
             if layout is not None
-            and type(tensor) in _PLAIN
+            and type(tensor) in PLAIN_TENSORS
             and tensor.data_ptr() == address
             and is_readable(layout, tensor)
         ]
@@ -132,7 +130,7 @@ class QuickGuard:
         self._references = [reference for reference, _, _ in found.values()]
         self._addresses = [address for _, address, _ in found.values()]
         asked = [tensor for _, _, tensor in found.values()]
-        plain = all(type(tensor) in _PLAIN for tensor in asked)
+        plain = all(type(tensor) in PLAIN_TENSORS for tensor in asked)
         self._metadata = metadata_check(asked) if plain else None
 
     # ------------------------------------------------------------------ checking
