@@ -1504,6 +1504,34 @@ def sharded_and_copied(rank, wrap, device):
 
 
 @program(least=3)
+def sharded_and_parallelized(rank, wrap, device):
+    """Each layer is spread over some ranks, and its parts over the others."""
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)) for _ in range(2)]
+    net = nn.Sequential(*layers, nn.LayerNorm(4)).to(device)
+    shape, names = (2, dist.get_world_size() // 2), ("data", "tensor")
+    mesh = dist.device_mesh.init_device_mesh(device.type, shape, mesh_dim_names=names)
+    for layer in layers:
+        parallelize_module(layer, mesh["tensor"], {"0": ColwiseParallel(), "2": RowwiseParallel()})
+        fully_shard(layer, mesh=mesh["data"])
+    fully_shard(net, mesh=mesh["data"])
+    optimizers = [
+        torch.optim.AdamW(some, lr=0.001, fused=True)
+        for some in (net[:2].parameters(), net[2].parameters())
+    ]  # fmt: skip
+
+    def step(x):
+        net.zero_grad()
+        loss = net(x[None] / 10).square().mean()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss.detach()
+
+    return wrap(step), left_by(net)
+
+
+@program(least=3)
 def sharded_and_checkpointed(rank, wrap, device):
     net, optimizer = sharded_blocks(device)
 
