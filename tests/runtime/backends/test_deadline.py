@@ -9,7 +9,7 @@ from rote.base import Site
 from rote.runtime.backends.cuda import Deadline
 from rote.runtime.backends.protocol import CapturedCollective
 
-LIMIT_S = 10.0
+LIMIT_S, STREAM = 10.0, 5
 COLLECTIVE = CapturedCollective("allreduce", Site("train.py", 7, "step"), LIMIT_S, 1)
 
 
@@ -27,7 +27,8 @@ class Event:
     def __init__(self, device):
         self.device, self.at = device, 0
 
-    def record(self):
+    def record(self, stream):
+        assert stream == STREAM
         self.at = self.device.queued
 
     def query(self):
@@ -44,16 +45,16 @@ class Watched:
         self.deadline = Deadline(self.device.event, self.is_idle, lambda: self.now, self.ended.append)
 
     def is_idle(self, stream):
-        assert stream == 5
+        assert stream == STREAM
         return self.device.done == self.device.queued
 
     def begin(self):
-        self.deadline.began(5)
+        self.deadline.began(STREAM)
         self.device.queued += 1
 
     def call(self):
         self.begin()
-        self.deadline.passed()
+        self.deadline.passed(STREAM)
 
     def look(self, seconds=1.0):
         self.now += seconds

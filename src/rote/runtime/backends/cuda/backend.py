@@ -131,7 +131,7 @@ class CudaBackend(Backend):
             self.streams.leave_call()
             self.entered = None  # each call waits for what this one has met
         if (limit := self._limit) is not None:
-            limit.passed()
+            limit.passed(self.streams.last)
 
     @property
     def _limit(self) -> Deadline | None:

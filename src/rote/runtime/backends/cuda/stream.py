@@ -32,6 +32,7 @@ class Streams:
 
     Attributes:
         home: The stream of a recorded call; None outside of one.
+        last: The stream of the last call, or of the one of now; None before the first.
         others: Streams of callers that traced calls have used, by handle. Each call is ordered with them.
         awaited: Events of callers that traced calls have waited for.
     """
@@ -47,7 +48,7 @@ class Streams:
         self._forked: Any = torch.cuda.Stream(device)
         self._own = frozenset(each.cuda_stream for each in (self._side, self._beside, self._forked))
         self._device = device
-        self._last: Any = None
+        self.last: Any = None
         self._last_handle: int | None = None
 
     @contextmanager
@@ -177,6 +178,6 @@ class Streams:
 
     def _follow(self, handle: int) -> None:
         current = torch.cuda.current_stream(self._device)
-        if self._last is not None:
-            current.wait_stream(self._last)
-        self._last, self._last_handle = current, handle
+        if self.last is not None:
+            current.wait_stream(self.last)
+        self.last, self._last_handle = current, handle
