@@ -1138,10 +1138,31 @@ def normalized(device, **options):
     return net, Step(net, parallel).__call__
 
 
-@program("RT803", part=True, walks=True)
+@program(least=2)
 def ddp_with_buffers_of_rank_0(rank, wrap, device):
     net, step = normalized(device)
     step, left = trained(net, wrap(step))
+    return step, lambda: [*left(), *net.buffers()]
+
+
+@program(least=2, steps=16)
+def ddp_with_buffers_that_are_replaced(rank, wrap, device):
+    """One is another tensor from a call on, with its rank as numbers; in between it is evaluated."""
+    net, step = normalized(device)
+    turns, g = iter(range(100)), wrap(step)
+
+    def outside(x):
+        turn = next(turns)
+        if turn == 7:
+            net[1].running_mean = torch.full_like(net[1].running_mean, rank + 0.5)
+        if turn % 3 == 2:
+            net.eval()
+            with torch.no_grad():
+                net(x)
+            net.train()
+        return g(x)
+
+    step, left = trained(net, Outside(outside, g))
     return step, lambda: [*left(), *net.buffers()]
 
 

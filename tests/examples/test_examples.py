@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from torch import distributed
@@ -66,25 +67,31 @@ def test_pi0_quantized_is_near_the_dense_policy_and_replays(tmp_path: Path, vari
     assert result["report"]["replayed"] > 0, result["report"]["reasons"]
 
 
-@pytest.mark.skipif(not distributed.is_available() or not distributed.is_gloo_available(), reason="no gloo")
-def test_ranks_of_a_transformer_replay_and_equal_eager(tmp_path: Path) -> None:
-    out = tmp_path / "result.json"
-    program = ["examples/torchrun_transformer.py", "--steps", "8", "--out", str(out)]
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--standalone",
-        "--nproc-per-node",
-        "2",
-        *program,
-    ]
+def run_ranks(script: str, out: Path, *arguments: str) -> Any:
+    """What a program on two processes has written."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    command += [f"examples/{script}", *arguments, "--out", str(out)]
     paths = os.pathsep.join(["src", *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=240)
-
     assert done.returncode == 0, done.stdout + done.stderr
-    found = json.loads(out.read_text())
+    return json.loads(out.read_text())
+
+
+NO_GLOO = not distributed.is_available() or not distributed.is_gloo_available()
+
+
+@pytest.mark.transformers
+@pytest.mark.skipif(importlib.util.find_spec("transformers") is None, reason="needs transformers")
+@pytest.mark.skipif(NO_GLOO, reason="no gloo")
+def test_ranks_that_fine_tune_pi0_replay_and_equal_eager(tmp_path: Path) -> None:
+    found = run_ranks("torchrun_pi0.py", tmp_path / "result.json", "--steps", "9")
+    assert all([row["equal"] == 9 and row["replayed"] >= 3 for row in found["ranks"]]), found
+
+
+@pytest.mark.skipif(NO_GLOO, reason="no gloo")
+def test_ranks_of_a_transformer_replay_and_equal_eager(tmp_path: Path) -> None:
+    found = run_ranks("torchrun_transformer.py", tmp_path / "result.json", "--steps", "8")
     assert {(row["way"], row["rank"]) for row in found} == {
         (way, rank)
         for way in ("ddp", "wrapped", "whole", "fsdp", "step", "decode", "sharded")

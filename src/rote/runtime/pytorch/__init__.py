@@ -70,7 +70,7 @@ from .processes import (
     was_destroyed,
     work_in,
 )
-from .reducers import READY, DoneWork, Reducers
+from .reducers import BUFFERS, READY, DoneWork, Reducers
 from .replaced import REPLACEMENTS
 from .saved_hooks import standing_hooks, step_aside
 from .torch_private import (

@@ -100,7 +100,10 @@ _OF_WRAPPERS = frozenset({
     "DistributedDataParallel._post_forward", "DistributedDataParallel._lazy_init",
     "DistributedDataParallel._setup_in_backward_optimizers", "DistributedDataParallel.forward",
     "DistributedDataParallel._check_sync_bufs_pre_fwd", "DistributedDataParallel._check_sync_bufs_post_fwd",
-    "DistributedDataParallel.will_sync_module_buffers", "Join.notify_join_context",
+    "DistributedDataParallel.will_sync_module_buffers", "DistributedDataParallel._sync_buffers",
+    "DistributedDataParallel._assign_modules_buffers", "DistributedDataParallel._sync_module_buffers",
+    "DistributedDataParallel._default_broadcast_coalesced", "Join.notify_join_context",
+    "DistributedDataParallel._distributed_broadcast_coalesced",
     "_to_kwargs", "_recursive_to", "_apply_to_tensors", "_is_namedtuple",
 })  # fmt: skip
 """Steps of a wrapper's call; what they call in C is met by :class:`.Reducers`."""

@@ -5,10 +5,12 @@ back. All of that are operations, and a traced call sees them. What it counts be
 backward is over. So a call that has a whole round in it, the forward and the backward, may be replayed, and
 the reducer is left alone. Other ranks do not see who sends.
 
+Before a forward a wrapper may send the buffers of rank 0. It lists them anew each time; what it lists is a
+condition where it lies, in the modules.
+
 Not all wrappers are like that. Where parameters may be unused, a reducer looks for them in the graph; a hook
-for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Buffers that
-are sent before each forward are looked up anew in each. Calls of such wrappers are not replayed, nor is a
-round whose backward is not in the call.
+for the communication is user code that C++ calls, on any thread; buckets may be the gradients. Calls of such
+wrappers are not replayed, nor is a round whose backward is not in the call.
 
 What does not work: a reducer that waits for a backward does so until one is over or another round begins. A
 replay is no round to it. Nothing tells that it waits.
@@ -46,6 +48,9 @@ _DEVICES = frozenset({"cpu", "cuda"})
 """Elsewhere what a reducer does was not looked at."""
 _NEW = "buckets that are made anew behind the first backward"
 _SENDING, _ROUND = "allreduce_", "prepare_for_backward"
+_SENDS_BUFFERS = "_broadcast_coalesced"
+BUFFERS = ("modules_buffers", "named_module_buffers")
+"""Where a wrapper lists its buffers, anew in each forward, before it sends them."""
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
 
 
@@ -68,6 +73,12 @@ def unready(held: weakref.ref[DistributedDataParallel]) -> str:
     if wrapper.device_type not in _DEVICES:
         return f"a model on {wrapper.device_type}"
     return reducer_obstacle(wrapper, _NEW)
+
+
+def _keeps_buffers(held: weakref.ref[DistributedDataParallel]) -> str:
+    """Why a wrapper has no buffers to send before a forward, in a few words."""
+    wrapper = held()
+    return READY if wrapper is not None and wrapper.modules_buffers else "buffers that are listed no more"
 
 
 @dataclass(eq=False)
@@ -93,10 +104,12 @@ class Reducers:
         if not is_instance(wrapper, DistributedDataParallel):
             return False
         name = function.__name__
-        ours = owner is wrapper.reducer or owner is wrapper.logger
-        if not (name in _STEPS and ours):
+        ours = name in _STEPS and (owner is wrapper.reducer or owner is wrapper.logger)
+        if not (ours or name == _SENDS_BUFFERS):
             return False
         self._meet(wrapper)
+        if name == _SENDS_BUFFERS:
+            self.answers(partial(_keeps_buffers, weakref.ref(wrapper)))
         if name == _ROUND:
             self._end_round()
             self._waits = True

@@ -38,6 +38,7 @@ from ...objects import (
     said_name,
 )
 from ...pytorch import (
+    BUFFERS,
     EVENTS,
     FORWARDS,
     LOCAL,
@@ -48,6 +49,7 @@ from ...pytorch import (
     EmptyStorages,
     Forwards,
     gathers,
+    is_wrapper,
     plain_functions,
     sharding_settings,
     under_way,
@@ -108,7 +110,7 @@ _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 _KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
 """Where a random generator keeps a number for its next call, and PyTorch the number of its next hook."""
-_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER, EVENTS, FORWARDS, PLACES})
+_NO_CONDITIONS = frozenset({_KEPT_BY_GENERATORS, _COUNTER, EVENTS, FORWARDS, PLACES, *BUFFERS})
 _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
@@ -455,8 +457,11 @@ class Outside(dict[int, Any]):
     def is_no_condition(self, container: Any, key: Any, owner: Any) -> bool:
         """Whether a slot has a counter that makes no difference, or a number that a generator will give.
 
-        Or a table of FSDP's, which is empty when no backward is under way: then that is the condition.
+        Or a table of FSDP's, which is empty when no backward is under way: then that is the condition. Or
+        what ``DistributedDataParallel`` lists anew in each forward, and what is a condition where it lies.
         """
+        if key in BUFFERS:
+            return is_wrapper(owner)
         if key in (FORWARDS, PLACES):
             return gathers(said_module(type(owner))) and self.forwards.meet(owner, key)
         if key == EVENTS:
