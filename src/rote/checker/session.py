@@ -130,11 +130,7 @@ class Outcome:
 
 
 class Run(NamedTuple):
-    """One call.
-
-    ``changes`` is what it changes outside of itself, ``random`` the host's generators before and after it,
-    and ``value`` the plain leaves of the result.
-    """
+    """One call: what it changes outside, the host's generators before and after, and the plain leaves."""
 
     notes: TrialNotes
     trace: list[TracedOperation]

@@ -16,10 +16,6 @@ class ModesAtCall:
     """The modes of one moment.
 
     PyTorch's compiler puts them into the operations that it traces, and compiled code runs without them.
-
-    Attributes:
-        casts: For each kind of device whether autocast is on, and to which type it casts.
-        cache: Whether autocast keeps casts of parameters.
     """
 
     grad: bool

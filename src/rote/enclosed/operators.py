@@ -67,11 +67,7 @@ def function_of(call: EnclosedCall) -> Callable[..., Any]:
 
 
 class Ticket(bytearray):
-    """The memory of a ticket. It holds the autograd graph of one forward.
-
-    Attributes:
-        operands: What it was called with, by number.
-    """
+    """The memory of a ticket. It holds the autograd graph of one forward."""
 
     results: Sequence[torch.Tensor]
     operands: Sequence[torch.Tensor]
@@ -87,11 +83,7 @@ class Ticket(bytearray):
 
 
 def try_on_fakes(call: EnclosedCall, fakes: Sequence[Any]) -> None:
-    """Have PyTorch find out what a call returns, as it will when it traces the graph further.
-
-    Raises:
-        Exception: It cannot.
-    """
+    """Have PyTorch find out what a call returns, as it will when it traces the graph further."""
     operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]])
 
 
@@ -257,7 +249,6 @@ class Operators:
     Attributes:
         call: The call, where no gradients are recorded.
         keep: The call, with its autograd graph kept for a ticket.
-        library: Keeps them defined.
     """
 
     call: Any

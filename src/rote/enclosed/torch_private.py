@@ -38,13 +38,7 @@ _CONTEXTS = frozenset({"GradModeVariable", "AutocastModeVariable", "NullContextV
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where Dynamo was when the plain callable was not yet traced.
-
-    Attributes:
-        versions: How often each tensor had been written.
-        randoms: How many random numbers of Python's had been drawn.
-        hooks: How many hooks had been put on tensors.
-    """
+    """Where Dynamo was when the plain callable was not yet traced."""
 
     last: Any
     versions: Mapping[Node, int]

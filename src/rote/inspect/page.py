@@ -1,8 +1,4 @@
-"""The report as one page of HTML, which needs nothing else: no script, no network.
-
-A policy in the page forbids everything but the style that stands in it, by its hash. So a text that came
-through unescaped could still do nothing.
-"""
+"""The report as one page of HTML, which needs nothing else: no script, no network."""
 
 from __future__ import annotations
 

@@ -22,7 +22,6 @@ class PlanEntry:
     """A file of a directory.
 
     Attributes:
-        days: How long ago it was written.
         plan: What it holds, if those are facts that can be read.
         fault: Why it cannot be read; empty if it can.
     """
@@ -47,11 +46,7 @@ def opened(path: str) -> tuple[PlanDirectory, dict[str, PlanFolder]]:
 
 
 def entries(path: str) -> list[PlanEntry]:
-    """The files of a directory, facts first, those in ``code`` with that before their names.
-
-    Raises:
-        PlanError: The directory cannot be opened.
-    """
+    """The files of a directory, facts first, those in ``code`` with that before their names."""
     folders = opened(path)[1].items()
     files = [(prefix, folder, each) for prefix, folder in folders for each in folder.places()]
     return [_entry(prefix, folder, each) for prefix, folder, each in files if prefix + each.name != KEY]
@@ -68,11 +63,7 @@ def _entry(prefix: str, folder: PlanFolder, place: KeptFile) -> PlanEntry:
 
 
 def _read(folder: PlanFolder, place: KeptFile) -> PlanFile | None:
-    """The facts in a file; None where there are none.
-
-    Raises:
-        PlanError: The file is not whole, or none of a plan.
-    """
+    """The facts in a file; None where there are none."""
     kinds = {
         ENDING: (FACTS, MOST_BYTES),
         CODE_ENDING: (CODE, MOST_CODE),

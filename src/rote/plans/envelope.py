@@ -22,11 +22,7 @@ def seal(kind: str, payload: bytes) -> bytes:
 
 
 def unseal(kind: str, content: bytes) -> bytes:
-    """The payload of a file.
-
-    Raises:
-        PlanError: It is something else, of another version, or not whole.
-    """
+    """The payload of a file."""
     end = content.find(b"\n", 0, MOST_HEAD)
     words = content[: max(end, 0)].split(b" ")
     if len(words) != 5 or words[0] != b"rote-plan":

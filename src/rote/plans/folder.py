@@ -22,11 +22,7 @@ UNFINISHED = ".unfinished"
 
 
 class KeptFile(NamedTuple):
-    """A file in a folder.
-
-    Attributes:
-        changed: When it was written, in seconds.
-    """
+    """A file in a folder."""
 
     name: str
     nbytes: int
@@ -105,9 +101,6 @@ class PlanFolder:
 
         Args:
             replace: A file of that name goes; else it stays, and nothing is written.
-
-        Raises:
-            PlanError: That is not possible; nothing is left behind.
         """
         made = f".{secrets.token_hex(8)}{UNFINISHED}"
         try:
@@ -127,11 +120,7 @@ class PlanFolder:
             raise PlanError(f"{name} cannot be written to {self.path}: {_told(error)}") from error
 
     def places(self) -> list[KeptFile]:
-        """The regular files in it, by name.
-
-        Raises:
-            PlanError: It cannot be read.
-        """
+        """The regular files in it, by name."""
         try:
             with os.scandir(self.descriptor) as found:
                 kept = [(each.name, each.stat(follow_symlinks=False)) for each in found]
@@ -141,11 +130,7 @@ class PlanFolder:
         return sorted([KeptFile(name, at.st_size, at.st_mtime) for name, at in files])
 
     def remove(self, name: str) -> None:
-        """Remove a file.
-
-        Raises:
-            PlanError: That is not possible.
-        """
+        """Remove a file."""
         try:
             os.unlink(name, dir_fd=self.descriptor)
         except OSError as error:

@@ -25,11 +25,7 @@ MARGIN = 1.03
 
 
 class Pace:
-    """The windows of one callable.
-
-    Attributes:
-        rests: Parts that train are left out of the call.
-    """
+    """The windows of one callable."""
 
     def __init__(self) -> None:
         self.rests = False

@@ -54,11 +54,7 @@ class PartStage(Enum):
 
 @dataclass(frozen=True)
 class GraphedPart:
-    """What makes the calls of a part.
-
-    Attributes:
-        ledger: What its tracing costs.
-    """
+    """What makes the calls of a part."""
 
     function: Any
     ledger: Ledger
@@ -72,7 +68,6 @@ class ModulePart:
 
     Args:
         alive: The module, which nobody here keeps alive.
-        stage: What becomes of its first call.
         trains: Its calls with gradients are met as well.
 
     Attributes:

@@ -53,11 +53,7 @@ SHOWN = 16
 
 
 class Parts:
-    """The parts of one callable.
-
-    Args:
-        make: Makes the graphed callable of a module, with the ledger of a part.
-    """
+    """The parts of one callable."""
 
     def __init__(
         self,

@@ -260,11 +260,7 @@ def is_module_dict(container: Any) -> bool:
 
 
 def refuse_lazy(values: Iterable[Any]) -> None:
-    """Refuse lazy modules, whose parameters have no shape before the first call.
-
-    Raises:
-        MisuseError: There is one among the callable's modules.
-    """
+    """Refuse lazy modules, whose parameters have no shape before the first call."""
     for module in [value for value in values if isinstance(value, torch.nn.Module)]:
         for name, parameter in module.named_parameters():
             if isinstance(parameter, UninitializedTensorMixin):

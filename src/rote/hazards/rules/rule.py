@@ -140,13 +140,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something was not replayed, once.
-
-    Attributes:
-        message: What happened, with the values that matter.
-        where: The user's line, if it is known.
-        remedy: What to do about it.
-    """
+    """Why something was not replayed, once."""
 
     code: str
     message: str

@@ -43,12 +43,7 @@ def fill_layer(
     rows_over: Tensor | None = None,
     weight_bits: int | None = None,
 ) -> DuQuantLinear:
-    """Quantize a copy of a layer whose transform is known.
-
-    ``seen`` is None only if the configuration does not look at the input. ``chain`` is the whole transform,
-    where the module before does the smoothing. ``rows_over``, of shape ``(out,)``, are divisors of the
-    outputs, which smooth the layers behind. ``weight_bits`` replace the configuration's.
-    """
+    """Quantize a copy of a layer whose transform is known."""
     weight: Tensor = linear.weight.detach()
     bias: Tensor | None = cast(Any, linear).bias
     over = None if rows_over is None else rows_over.to(weight.device)

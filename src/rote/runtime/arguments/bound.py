@@ -75,11 +75,7 @@ def remove(container: Any, key: Any) -> None:
 
 
 def read_from(kind: str, container: Any, key: Any) -> Any:
-    """What lies in a slot.
-
-    Raises:
-        KeyError, IndexError, ValueError, AttributeError: The slot is empty.
-    """
+    """What lies in a slot."""
     if kind == CONTENTS:
         return values(container)
     if kind == APPENDED:

@@ -1,7 +1,5 @@
 """Objects of the user's classes among the arguments: known by identity, or taken apart by what calls read.
 
-An object that comes in every call is known by its identity, and what a call reads of it is under guard. Where
-another object of the same class comes in its place, the class is opened: the attributes that calls have read
 of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
 key. A class is closed again where a call does something for which it matters which object it is.
 
@@ -263,7 +261,6 @@ class Openings:
     """Which classes of arguments are taken apart, and by which attributes.
 
     Attributes:
-        open: How, by class; what a call has of it stays as it is.
         closed: Classes whose instances are known by their identity for good, and why.
         places: The slots of random generators outside that keys look at.
         carried: The slots whose tensors are taken for arguments.

@@ -26,8 +26,6 @@ class Repeatable(NamedTuple):
     Attributes:
         owner: Knows the callable. Weak, since a result that the callable's own state keeps would be a cycle
             through autograd, where no garbage collector looks.
-        call: The arguments, as the caller gave them.
-        versions: Of the tensors among them.
     """
 
     owner: weakref.ref[Owner]

@@ -3,16 +3,11 @@
 The results of a graphed call hang in the caller's autograd graph by one node (:class:`Recorded`) whose
 parents are the arguments and parameters that gradients go to; results that have nothing in common have one
 each (:mod:`.graph.intermediate`). When autograd comes to the node, the recorded graph is walked, on the
-memory that the forward has just written, as ``docs/design.md`` says. The walk has keys of its own (which
-results have a gradient, which targets need one, shapes and strides). Until a key is recorded, after its
 recording was dropped, or inside somebody's trace, the walk runs as plain autograd.
 
 Each result *claims* that memory. The claim ends when autograd frees the node's saved tensors (a backward
 without ``retain_graph``) or when the node dies. Until then :meth:`~..engine.choice.Choice.find` skips the
 recording.
-
-A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
-see :mod:`.again`.
 
 A graph keeps the numbers that its operations were given. One that changes from call to call is written there
 by each replay, where the node has a tensor of it (a factor, a divisor). To a walk it is an argument.
@@ -63,18 +58,13 @@ class Backward:
     """The graph of one recorded path, and the recordings of walking it.
 
     Args:
-        arguments: Numbers of the argument leaves that gradients go to; these come first among the targets.
         tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
-        owner: The key of the forward, weakly.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         order: Which results are computed from which.
         groups: The results that are freed together.
         repeats: The call may be made again without changing anything.
-
-    Attributes:
-        asked: Somebody has asked for gradients.
     """
 
     def __init__(
@@ -174,8 +164,6 @@ class Backward:
         """The gradients of arguments and parameters, for all results and targets of a group.
 
         Args:
-            claim: That of the forward.
-            again: The forward, if it may be made again.
             gradients: Of the results, None where there is none.
             needed: For each target, whether its gradient is needed.
 

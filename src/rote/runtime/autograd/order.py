@@ -59,11 +59,6 @@ class BackwardOrder:
         self._differed = 0
 
     def learn(self, *, nested: bool, differed: bool) -> None:
-        """A traced call has ended.
-
-        Args:
-            nested: It went back through what a backward has made.
-            differed: It has run other operations than those before it.
-        """
+        """A traced call has ended."""
         self._differed += nested and differed
         self.as_plainly = nested and self._differed <= PATIENCE

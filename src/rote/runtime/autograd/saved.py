@@ -22,12 +22,7 @@ Quietly = Callable[[Callable[[], Any]], Any]
 
 
 class SavedRead(NamedTuple):
-    """A tensor made outside that the graph saved.
-
-    Attributes:
-        tensor: The tensor itself, weakly (it may be rebound to other memory).
-        alias: The memory that was saved, with the tensor's version counter.
-    """
+    """A tensor made outside that the graph saved."""
 
     tensor: weakref.ref[torch.Tensor]
     alias: torch.Tensor
@@ -38,11 +33,6 @@ class Saved(NamedTuple):
 
     Eager refuses a backward if one of these was modified in place since the forward. The recording has its
     own copies of arguments and results, and refuses all the same.
-
-    Attributes:
-        reads: Tensors made outside.
-        arguments: Numbers of argument leaves.
-        results: Numbers of results that require grad.
     """
 
     reads: list[SavedRead]
@@ -52,12 +42,7 @@ class Saved(NamedTuple):
 
 @contextmanager
 def saving(quietly: Quietly, keep: Callable[[torch.Tensor], None]) -> Generator[None]:
-    """Run a recorded forward.
-
-    Args:
-        quietly: Makes the aliases, so that the tracer of the call does not see it.
-        keep: Takes what the graph saves, aliases that share the version counters.
-    """
+    """Run a recorded forward."""
     used = [(quietly, keep)]  # emptied at the end: autograd keeps hooks where no garbage collector looks
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:

@@ -74,8 +74,6 @@ class GradientUse:
         asked: The line that set whether an argument requires grad.
         saved: What the graph saved, if the call ran on static inputs.
         numbers: What it saved of numbers that change from call to call.
-        slots: Tensors made outside whose gradient Python asked for or set, and how it was before.
-        looked: Tensors that Python asked what they look like.
         flags: It asked one whether it requires grad.
         frozen: Those of which it set whether they require grad, and how it was before.
         walks_outside: A backward ran through a graph that was made outside.
@@ -115,11 +113,7 @@ class GradientUse:
     def changes(
         self, storages: StorageTable, results: list[torch.Tensor], value: Any, site: Site
     ) -> list[Reason]:
-        """What the call did to tensors that the caller has, besides writing them.
-
-        Args:
-            site: The user's line, where no better one is known.
-        """
+        """What the call did to tensors that the caller has, besides writing them."""
         line = next((line for _, line in self._touched.values()), site)
         found = [each.change(line) for each in self._given]
         for metadata, line in self._touched.values():
@@ -247,7 +241,6 @@ def gradient_blockers(
     """Why the gradients of a call cannot be recorded.
 
     Args:
-        leaves: What the callable was given.
         written: Numbers of the arguments, and of the external tensors, that were written in place.
         site: The user's line for reasons that have no better one.
     """
@@ -341,10 +334,8 @@ def take_over(
 
     Args:
         members: Which argument each static input stands for, by identity.
-        used: The leaves that it ran on: static inputs, and the arguments that it used in place.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
-        log: Counts backward passes.
         repeats: The call may be made again without changing anything.
     """
     leaves = leaves_of(value)

@@ -47,7 +47,6 @@ class CompileProcess:
     """One process that compiles.
 
     Args:
-        workers: How many kernels at once.
         sources: What it finds when it begins; with nothing to do it would end.
 
     Raises:
@@ -167,11 +166,7 @@ def _cause(status: int) -> str:
 
 
 def _interpreter() -> str:
-    """The Python interpreter.
-
-    Raises:
-        EnvironmentError_: The program is something else, which would be started again in its place.
-    """
+    """The Python interpreter."""
     path = sys.executable or ""
     if getattr(sys, "frozen", False) or not Path(path).name.startswith(("python", "pypy")):
         raise EnvironmentError_(f"sys.executable is {path!r}, which is no Python interpreter to compile with")

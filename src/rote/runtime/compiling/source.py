@@ -60,9 +60,7 @@ class Binary:
     """A compiled kernel.
 
     Attributes:
-        source: What it was made of.
         code: A shared object of the host, or a cubin.
-        symbol: The function's name in it.
         shared_bytes: Shared memory of each program on a GPU, in bytes.
     """
 
@@ -74,11 +72,7 @@ class Binary:
 
 @dataclass(frozen=True)
 class CompileFailure:
-    """Why there is no binary.
-
-    Attributes:
-        source: What was to be compiled.
-    """
+    """Why there is no binary."""
 
     source: KernelSource
     why: str

@@ -67,13 +67,7 @@ RARELY = 4
 
 
 class SeenDicts(NamedTuple):
-    """Containers as they were at one moment.
-
-    Attributes:
-        changing: The words that the epoch speaks for.
-        portions: The same, as they are read.
-        lengths: The words that it does not speak for.
-    """
+    """Containers as they were at one moment."""
 
     versions: list[int]
     changing: Stage

@@ -60,12 +60,7 @@ asked by name 0.8 us."""
 
 
 class QuickGuard:
-    """Checks a guard, which decides in the end, and switches that have to hold as well.
-
-    Attributes:
-        words: Where the words of each stage are and what they were, if they are all there is to ask;
-            otherwise words that never match.
-    """
+    """Checks a guard, which decides in the end, and switches that have to hold as well."""
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
         self._guard = guard

@@ -18,11 +18,7 @@ from .states import State
 
 
 class PlainPath:
-    """Answers the calls of one key with PLAINLY.
-
-    Attributes:
-        call: The function, of positional and keyword arguments: PLAINLY, or NOT_MINE for another key.
-    """
+    """Answers the calls of one key with PLAINLY."""
 
     __slots__ = ("call",)
 

@@ -142,11 +142,6 @@ class Layout(NamedTuple):
     """Where the words lie that say what a tensor is.
 
     Attributes:
-        size: Words of an implementation.
-        body: In the object, the address of the implementation.
-        storage: In the implementation, the address of the storage.
-        autograd: In the implementation, the address of what autograd keeps, if anything.
-        sizes: The first size; as many may follow as lie before the first stride.
         strides: The first stride.
         offset: Where the tensor begins in the storage.
         kinds: Type, flags and dispatch keys.
@@ -184,8 +179,6 @@ class Owners(NamedTuple):
     """Where the words lie that say who holds a tensor and its gradient.
 
     Attributes:
-        gradient: In what autograd keeps of a tensor, the address of the gradient's implementation.
-        hooks: In the object, the addresses of tables of hooks; zero while there never were any.
         body: In the implementation, the number of references to it.
         storage: In the storage, the number of references to it.
     """
@@ -217,11 +210,7 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
 
 
 class NotedWords:
-    """Words of memory as they are at this moment.
-
-    The words of the first stage have to be there. If they are what they were, the next stage's are there,
-    too.
-    """
+    """Words of memory as they are at this moment. too."""
 
     def __init__(self, *stages: Sequence[int]) -> None:
         self.stages = tuple([stage(indices) for indices in stages])

@@ -21,7 +21,6 @@ class Loaded:
 
     Attributes:
         tensor: Which one of those that the kernel reads.
-        position: Where it lies.
         within: The digits within whose bounds it may be looked at; anything stands for it elsewhere.
     """
 
@@ -49,11 +48,7 @@ class WholeNumber:
 
 @dataclass(frozen=True)
 class Calculated:
-    """What a function gives for values of one type.
-
-    Attributes:
-        operands: Its operands, as places of values.
-    """
+    """What a function gives for values of one type."""
 
     function: Function
     operands: tuple[int, ...]
@@ -62,11 +57,7 @@ class Calculated:
 
 @dataclass(frozen=True)
 class Converted:
-    """A value in another type, rounded to the nearest one.
-
-    Attributes:
-        operand: The place of the value.
-    """
+    """A value in another type, rounded to the nearest one."""
 
     operand: int
     dtype: torch.dtype
@@ -74,12 +65,7 @@ class Converted:
 
 @dataclass(frozen=True)
 class Picked:
-    """One of several values, by a digit.
-
-    Attributes:
-        highs: For each value but the last one, the first value of the digit that is behind it.
-        operands: The places of the values.
-    """
+    """One of several values, by a digit."""
 
     digit: Term
     highs: tuple[int, ...]
@@ -92,7 +78,6 @@ class Summed:
     """The sum of a value over all elements of a row: for all of them the same.
 
     Attributes:
-        operand: The place of the value.
         order: In which order it is added up; a row of it is one of the kernel's elements.
     """
 
@@ -116,9 +101,7 @@ class Body:
     """What a kernel computes.
 
     Attributes:
-        count: How many elements each of its results has.
         reads: The types of the tensors that it reads.
-        values: What is computed for one element, in order.
         stores: The places of its results; each lies without gaps, and its elements come in the order in which
             they lie.
         reals: How many real numbers it takes.

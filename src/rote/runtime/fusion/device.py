@@ -107,11 +107,7 @@ class DeviceKernels:
         return self._loaded.get(source)
 
     def load(self, binary: Binary) -> LoadedKernel:
-        """Load a compiled kernel.
-
-        Raises:
-            NoKernelError: It cannot be loaded.
-        """
+        """Load a compiled kernel."""
         try:
             found = self._loaded[binary.source] = self._backend.load(binary)
         except RoteError as error:
@@ -214,11 +210,7 @@ class KernelRequest:
         return self._refuses
 
     def kernel(self, source: KernelSource) -> LoadedKernel:
-        """A kernel that was asked for, once :meth:`prove` has loaded it.
-
-        Raises:
-            NoKernelError: It is not there.
-        """
+        """A kernel that was asked for, once :meth:`prove` has loaded it."""
         found = self._kernels.get(source)
         if found is None:
             raise NoKernelError("a kernel is not compiled")

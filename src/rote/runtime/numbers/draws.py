@@ -1,7 +1,5 @@
 """Numbers that a call draws from random generators of Python and numpy, the global ones and others.
 
-Such a number changes from call to call, and a replay has to draw it as the call would: by the same
-function, in the same order. All are drawn when a call begins. Nobody can tell, since a recording has no other
 code that draws from these generators: the state behind a traced call has to be that behind its draws alone.
 If the recording does not answer the call, the generators are put back.
 
@@ -61,11 +59,7 @@ _NEXT, _SHUFFLE, _ORDER = "next", "shuffle", "order"
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A call of a function that draws numbers, or takes an item from an iterator.
-
-    Attributes:
-        named: What it is given by name.
-    """
+    """A call of a function that draws numbers, or takes an item from an iterator."""
 
     generator: Any
     name: str
@@ -228,11 +222,7 @@ def drawn_from(draws: Iterable[Draw]) -> list[Any]:
 
 @dataclass(frozen=True)
 class DrawnFrom:
-    """A generator that a call draws from, and where it was before.
-
-    Attributes:
-        before: Its state then.
-    """
+    """A generator that a call draws from, and where it was before."""
 
     generator: Any
     before: Any
@@ -266,11 +256,7 @@ def _form(generator: Any) -> Any:
 
 @dataclass(frozen=True)
 class HostRandom:
-    """The state of the random generators on the host, which shows whether a call used them.
-
-    Attributes:
-        torch: Of PyTorch's, each device's own among them.
-    """
+    """The state of the random generators on the host, which shows whether a call used them."""
 
     python: Any
     array: Any

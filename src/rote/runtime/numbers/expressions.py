@@ -139,11 +139,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class GivenNumber:
-    """A number that the call was given.
-
-    Attributes:
-        index: Its place among those.
-    """
+    """A number that the call was given."""
 
     index: int
 
@@ -220,8 +216,6 @@ class Applied:
     """What a function gave.
 
     Attributes:
-        function: A name in :data:`FUNCTIONS`.
-        operands: What it was given.
         size: How many operands there are in all.
         given: The places of the given numbers in it.
     """

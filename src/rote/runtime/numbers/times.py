@@ -38,11 +38,7 @@ _QUOTIENTS = frozenset({"TRUE_DIVIDE", "FLOOR_DIVIDE", "REMAINDER"})
 
 @dataclass(frozen=True)
 class TimeRead:
-    """A read of the clock.
-
-    Attributes:
-        early: No operation has run before.
-    """
+    """A read of the clock."""
 
     function: Callable[[], Any]
     early: bool

@@ -46,12 +46,7 @@ def keys(container: Any) -> tuple[Any, ...]:
 
 
 def member(container: Any, key: Any) -> Any:
-    """The member under a key or at a position.
-
-    Raises:
-        KeyError: There is no such key.
-        IndexError: There is no such position.
-    """
+    """The member under a key or at a position."""
     kind = type(container)
     if kind is dict or kind is list:  # the common types, for speed
         return container[key]

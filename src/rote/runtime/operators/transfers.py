@@ -16,12 +16,7 @@ _NAMESPACE = "rote_transfers"
 
 
 class WaitOperator(NamedTuple):
-    """An operator, and what keeps it defined.
-
-    Attributes:
-        overload: Takes what is waited for.
-        library: Keeps the operator defined.
-    """
+    """An operator, and what keeps it defined."""
 
     overload: Any
     library: torch.library.Library

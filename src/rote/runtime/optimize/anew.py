@@ -19,12 +19,6 @@ storage, and how to look at it. The storages are of four kinds:
   memory would have to be known here, and a stretch could not go back.
 
 To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
-when its capture ends. So this takes place right after a replay of the stretch, when everything that it reads
-lies in memory. What the replay has changed outside (arguments and state that it writes, the generator that it
-draws from) is set back for the run to what it was before the replay. The shown storages are filled with other
-bytes. Afterwards all of it is compared with what the replay has left, and left so. Equality is by
-construction, and looked at nevertheless: a kernel that the program does not know of, an operator that the
-table is wrong about, or a kernel that reads where its operands lie shows before anybody depends on it.
 
 Collectives are not issued for that, since other processes take no part in it. The replay has noted what each
 of them filled, and that is put where they fill it.
@@ -68,12 +62,7 @@ class Place(NamedTuple):
 
 
 class CapturedAnew(NamedTuple):
-    """What replays a stretch now.
-
-    Attributes:
-        segments: In the place of its segments; None where nothing is left of one.
-        kept: Storages of what was computed once.
-    """
+    """What replays a stretch now."""
 
     segments: tuple[Segment | None, ...]
     kept: tuple[torch.UntypedStorage, ...]
@@ -138,12 +127,7 @@ class Recapture:
         self._step = 0
 
     def run(self) -> CapturedAnew:
-        """Capture it.
-
-        Raises:
-            LeftAloneError: It cannot be captured, or gives other bits.
-            CaptureError: The device refuses it.
-        """
+        """Capture it."""
         shown = [self._look(origin) for run in self._short.runs for origin in run.shown]
         changed: list[Shown] = []
         generator = self._backend.generator()

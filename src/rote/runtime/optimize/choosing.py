@@ -43,7 +43,6 @@ class _Version:
     """What is to be tried next.
 
     Attributes:
-        indices: Operations of one kind.
         alternative: What is to stand for them; None for their operator.
     """
 
@@ -60,11 +59,7 @@ class _Used:
 
 
 class Choosing:
-    """A stretch whose operations may be calculated in other ways, once its exact tier is decided.
-
-    Args:
-        base: What it is captured from before.
-    """
+    """A stretch whose operations may be calculated in other ways, once its exact tier is decided."""
 
     def __init__(self, node: Node, base: Composition, *, near: bool, on_host: bool) -> None:
         self.node = node

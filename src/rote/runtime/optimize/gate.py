@@ -13,9 +13,6 @@ as well: all kinds of elements that an order of summation, a missing rounding, a
 flushed denormal would show in (:mod:`..fusion.hostile`), in all operands at once, and in each alone. Whole
 numbers and truth values stay what they are: an index elsewhere would be an error.
 
-The kernels of an alternative are compiled first; where some are not there the stretch runs again once they
-are.
-
 **What this does not see.** Operands of other calls, but for edges that an alternative names itself and the
 hostile ones. An alternative should be at least as precise as its operator by how it calculates; the gate
 finds what is not so for the sizes at hand.
@@ -61,9 +58,7 @@ class Gate:
 
     Attributes:
         near: Bits may be others.
-        wanted: What is tried.
         passed: The alternative of each operation that has one.
-        uses: What was compared, by operation.
         fitting: The alternatives of such an operation that fit.
         refused: Why alternatives of an operation are not used, by their name.
         described: What is known of operations whose alternative may calculate others at once.
@@ -117,11 +112,7 @@ class Gate:
         return Counter([f"{name}: {why}" for found in self.refused.values() for name, why in found.items()])
 
     def _has_kernels(self, each: Alternative, ran: RanOperation) -> bool:
-        """Whether the kernels of an alternative are there; has them compiled if not.
-
-        Raises:
-            NoKernelError: There will be none.
-        """
+        """Whether the kernels of an alternative are there; has them compiled if not."""
         sources = each.kernels(*ran.args, **ran.kwargs) if each.kernels is not None else ()
         if not sources:
             return True

@@ -5,8 +5,6 @@ that is cheap, and right wherever the caller's tensor lies. A *parameter or buff
 is used in place. *Another* tensor that is mutated is used in place if it is persistent (the observed call and
 the recorded one had the same storage: a KV cache); otherwise its new values are copied back.
 
-A recording that uses an argument in place holds the address. It fits a call only if a live tensor with the
-same metadata, which is in the key, lies at the same address of a storage with the same extent: a comparison
 of three numbers. Whose tensor it is makes no difference, since the recording reads and writes what the plain
 operations would. If a call's argument lies elsewhere, the guess was wrong. The call gets a recording that
 copies, and nothing more is guessed at this position, except for :data:`PLACES` more recordings for mutated
@@ -64,7 +62,6 @@ class Spot:
     Attributes:
         members: Indices of the leaves; the first one names the group.
         kind: BUFFER or OTHER.
-        seen: Where the first member lies.
         base: Address of the storage.
     """
 
@@ -104,7 +101,6 @@ class Guesses:
     """What a key knows about the places of its arguments.
 
     Attributes:
-        enabled: Something may be guessed at all (not in strict mode, where a wrong guess would raise).
         staying: Arguments that are buffers, as the compiler of the callable says.
         missed: Groups, by first member, whose place was guessed wrongly.
         apart: Arguments that share memory with state in calls that write neither, and are copied.
@@ -152,12 +148,7 @@ class Guesses:
         written: set[int],
         persistent: dict[int, SeenArgument],
     ) -> tuple[Spot, ...]:
-        """Choose what a recording that is about to be made uses in place.
-
-        Args:
-            written: First members of the groups that the callable was seen to write.
-            persistent: Where an earlier call's arguments lay, by first member.
-        """
+        """Choose what a recording that is about to be made uses in place."""
         found = list(bound)
         taken = {spot.members[0] for spot in bound}
         for members in group_members(call) if self.enabled else ():
@@ -275,14 +266,7 @@ def sharing_reasons(call: Call, indices: list[int], site: Site | None) -> list[R
 def describe_inputs(
     call: Call, spots: tuple[Spot, ...], written: set[int], sites: dict[tuple[str, int], Site]
 ) -> tuple[InputFacts, ...]:
-    """Class and placement of every tensor argument of a recording.
-
-    Args:
-        spots: What it uses in place.
-        written: First members of the groups that it writes.
-        sites: Where arguments (``("input", first member)``) and tensors made outside
-            (``("external", storage handle)``) were written first.
-    """
+    """Class and placement of every tensor argument of a recording."""
     groups = {member: members[0] for members in group_members(call) for member in members}
     kinds = {member: spot.kind for spot in spots for member in spot.members}
     found: list[InputFacts] = []

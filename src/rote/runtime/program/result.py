@@ -21,7 +21,6 @@ class Result:
     """A finished call.
 
     Attributes:
-        value: What the caller gets, or PLAINLY.
         how: One of REPLAYED, EAGER, RECORDED.
         reasons: Why it was no plain replay.
     """

@@ -44,12 +44,7 @@ _MAIN_REGION = -1
 
 
 class CompiledFrame(NamedTuple):
-    """One entry of Dynamo's cache.
-
-    Attributes:
-        code: What runs in the place of the frame's own code.
-        guards: What must hold of the frame's variables, and of all that they lead to.
-    """
+    """One entry of Dynamo's cache."""
 
     code: CodeType
     guards: Any
@@ -70,7 +65,6 @@ class Switch(NamedTuple):
     """What a wrapper around a function tells Dynamo to do while the function runs.
 
     Attributes:
-        backend: Whose compiled code runs; None if frames run as they are.
         context: Wraps another function in the same way.
         plain: Dynamo does nothing but look for code compiled for this backend, or nothing at all.
     """

@@ -31,11 +31,7 @@ _disabled: Any = getattr(torch, "_disable_dynamo", None)
 
 
 class DispatchMode(TorchDispatchMode):
-    """The base of rote's dispatch modes.
-
-    Attributes:
-        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`.
-    """
+    """The base of rote's dispatch modes."""
 
     meets_compiled = False
 

@@ -34,11 +34,7 @@ def aside(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions.
-
-    Attributes:
-        answering: Who answers calls of modules, thread by thread, while :meth:`precede` holds.
-    """
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
 
     def __init__(self) -> None:
         self.answering = Answering()

@@ -51,12 +51,7 @@ class CapturedSegment:
 
 @dataclass(frozen=True)
 class CapturedStretch:
-    """The segments of a recorded stretch, and the memory that was there when it ended.
-
-    Attributes:
-        storages: Storages that were made outside or in the call, by origin, not kept alive: whatever reads
-            the memory of the recording besides its segments keeps it alive.
-    """
+    """The segments of a recorded stretch, and the memory that was there when it ended."""
 
     segments: tuple[CapturedSegment, ...]
     storages: Mapping[Origin, weakref.ref[torch.UntypedStorage]]

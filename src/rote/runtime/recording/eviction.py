@@ -10,12 +10,7 @@ LONGEST_PAUSE = 32
 
 @dataclass
 class Evictions:
-    """The evictions of one recording.
-
-    Attributes:
-        why: The reason of the last one, until the recording is made again.
-        pause: Calls that run eagerly before that.
-    """
+    """The evictions of one recording."""
 
     count: int = 0
     why: str | None = None

@@ -14,14 +14,7 @@ from ..recording import ON_HOST, Branch, Node, Step
 
 
 class TimedStep(NamedTuple):
-    """A step of a replay, with what it took.
-
-    Attributes:
-        node: The stretch that it belongs to.
-        step: What was done; the branch of the stretch, where the host reads.
-        timing: Its time, from its begin to its end on the device.
-        operations: Name and seconds of each operation, where the device runs them one by one.
-    """
+    """A step of a replay, with what it took."""
 
     node: Node
     step: Step | Branch

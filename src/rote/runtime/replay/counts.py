@@ -14,11 +14,7 @@ class Counting(Protocol):
 
 
 class Counts:
-    """What a wrapper counts at every call.
-
-    Attributes:
-        due: The last call was left to the general path, since its recording is to be measured.
-    """
+    """What a wrapper counts at every call."""
 
     __slots__ = ("calls", "due", "replayed")
 

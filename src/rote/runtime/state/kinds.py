@@ -44,11 +44,7 @@ class Entry(NamedTuple):
 
 
 def container_of(entry: Entry) -> Any:
-    """The object that a slot belongs to.
-
-    Raises:
-        ValueError: The object was an argument and is gone.
-    """
+    """The object that a slot belongs to."""
     return entry.container() if type(entry.container) is Argument else entry.container
 
 
@@ -66,11 +62,7 @@ def read(entry: Entry) -> Any:
 
 
 def lying_in(kind: str, container: Any, key: Any) -> Any:
-    """The value in a slot.
-
-    Raises:
-        KeyError, IndexError, ValueError, AttributeError: There is no such slot.
-    """
+    """The value in a slot."""
     return _READERS[kind](container, key)
 
 

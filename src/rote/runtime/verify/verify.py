@@ -2,9 +2,6 @@
 
 The steps of a checked call:
 
-1. Before the replay, copies are taken of all that the recording changes: the arguments, the external tensors
-   it writes, the gradients it replaces, the state of the random generators (:mod:`.surface`).
-2. The replay runs as always, and the same is copied again.
 3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's tensors,
    without tracer, function mode or graph. Its writes are noted as in a traced call. Wrappers inside are plain
    calls. Autocast's cache of cast weights is emptied around it, as around a recording: it would outlive the

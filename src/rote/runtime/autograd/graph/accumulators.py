@@ -1,8 +1,5 @@
 """Parameters of a recorded call stand for themselves: the recorded graph ends in leaves of its own.
 
-While a recorded call runs, each parameter is another tensor below the Python object that everybody knows: an
-alias on the same memory, with the same version counter, and a leaf with a node of its own. Afterwards the
-parameter is what it was. ``docs/design.md`` says why. The aliases stand for their parameters once more while
 a backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
 (adjoint methods do), and those are leaves of the recorded graph.
 

@@ -1,9 +1,4 @@
-"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive.
-
-A graph is walked from the results along ``next_functions``. It ends in the nodes that accumulate into leaves,
-and, for a call that was only observed, at the arguments. A node that is older than the call belongs to a
-tensor made outside that has a history. Such a graph cannot be recorded, since its other half is not.
-"""
+"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive."""
 
 from __future__ import annotations
 
@@ -173,7 +168,6 @@ class GradientWalk:
     """Computes gradients through a recorded call's graph, any number of times.
 
     Args:
-        targets: The nodes of the static arguments and leaves that may get a gradient.
         leaves: The static arguments and parameters that they stand for; parameters are held weakly.
         arguments: How many of them are static arguments; these come first.
         memory: Handles of the storages that replays write; a gradient that lies there is copied.
@@ -216,13 +210,7 @@ class GradientWalk:
     def __call__(
         self, needed: int, numbers: tuple[Any, ...], *gradients: torch.Tensor | None
     ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
-        """Gradients of the targets, as few tensors.
-
-        Args:
-            needed: As those of :meth:`plainly`.
-            numbers: What lies in the graph of the numbers that change: in a recording they are arguments.
-            gradients: As those of :meth:`plainly`.
-        """
+        """Gradients of the targets, as few tensors."""
         del numbers
         alone, flats, packing = pack(self._compute(needed, gradients))
         self._packed[needed, _pattern(gradients)] = packing
@@ -239,22 +227,12 @@ class GradientWalk:
         return unpack(*made, self._packed[needed, _pattern(gradients)])
 
     def plainly(self, needed: int, *gradients: torch.Tensor | None) -> Gradients:
-        """Gradients of the targets by plain autograd, neither traced nor captured.
-
-        Args:
-            needed: One bit for each target, the first one lowest.
-            gradients: The gradient of each result, None where there is none.
-        """
+        """Gradients of the targets by plain autograd, neither traced nor captured."""
         with HostSeeds() if self.results[0].is_cuda else nullcontext():
             return self._compute(needed, gradients)
 
     def parted(self, number: int, gradient: torch.Tensor, ends: Sequence[int]) -> tuple[Gradients, Gradients]:
-        """Gradients of the results that one is computed from, and of the targets past them; not captured.
-
-        Args:
-            number: Of the one result.
-            ends: Numbers of the others, where the walk ends.
-        """
+        """Gradients of the results that one is computed from, and of the targets past them; not captured."""
         others = [self.results[end] for end in ends]
         edges = [*map(get_gradient_edge, others), *self._edges]
         with HostSeeds() if self.results[0].is_cuda else nullcontext(), ending_at(others):

@@ -16,7 +16,6 @@ class SavedNumber:
         node: The node of the graph, by its name and its place in the order in which nodes were made.
         operand: The number, as the operation of the node calls it.
         memory: That tensor, of no dimensions, on the host, as an array over its memory.
-        number: The number of the last call.
     """
 
     node: tuple[str, int]

@@ -27,12 +27,7 @@ _METHODS = frozenset({
 
 
 def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """The line in executed code that most likely changes a slot.
-
-    Args:
-        name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
-        codes: Code objects that ran.
-    """
+    """The line in executed code that most likely changes a slot."""
     finds = (_store, _subscript) if "[" in name or "(" in name else (_store,)
     return _first(name, codes, *finds)
 
@@ -98,10 +93,7 @@ def _store(code: CodeType, wanted: str) -> Site | None:
 
 
 def _subscript(code: CodeType, wanted: str) -> Site | None:
-    """A line that mentions the container and stores an item or calls a method that changes it.
-
-    One that may store elsewhere what it reads there (``group["lr"] = rate * state["it"]``) comes last.
-    """
+    """A line that mentions the container and stores an item or calls a method that changes it."""
     mentioned, since, updated, last = -1, 0, False, None
     for instruction in dis.get_instructions(code):
         line = _line(instruction)

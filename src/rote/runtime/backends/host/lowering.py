@@ -1,8 +1,4 @@
-"""From a captured operation to the call that repeats it into the same memory.
-
-An operation that is known to write into memory given to it is given it. Any other is called again, and each
-of its results is copied; one that writes in place has none.
-"""
+"""From a captured operation to the call that repeats it into the same memory."""
 
 from __future__ import annotations
 

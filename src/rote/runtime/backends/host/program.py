@@ -21,11 +21,7 @@ Program = Callable[[], None]
 
 
 class Modes(NamedTuple):
-    """What kernels look at besides their operands.
-
-    Attributes:
-        grad: Grad mode; some CPU kernels choose their arithmetic by it.
-    """
+    """What kernels look at besides their operands."""
 
     grad: bool
     inference: bool

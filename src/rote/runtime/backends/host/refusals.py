@@ -3,7 +3,6 @@
 The host runs every operation, so it could record a host read or a data-dependent shape, and replay nonsense.
 It refuses them as a CUDA capture does, with the same error class: what is captured here is captured there.
 Tensors without plain strided memory are refused because a recording names memory by storage.
-
 Where this is laxer than CUDA: storing one number through a Boolean mask is captured there if the number is on
 the CPU (PyTorch turns the store into ``masked_fill``); here all numbers look alike.
 """
@@ -54,11 +53,7 @@ def _check_restricted(
 
 
 def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor that has no plain memory on the CPU; compiled code may have some on ``meta``.
-
-    Raises:
-        CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
-    """
+    """Refuse a tensor that has no plain memory on the CPU; compiled code may have some on ``meta``."""
     if tensor.is_meta and is_region(func):
         return
     if not tensor.is_cpu:
@@ -73,11 +68,7 @@ def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
 
 
 def check_operation(func: Any) -> None:
-    """Refuse what is no operator overload (higher-order operations carry Python functions).
-
-    Raises:
-        CaptureError: The message names it and its type.
-    """
+    """Refuse what is no operator overload (higher-order operations carry Python functions)."""
     if not isinstance(func, OpOverload):
         _refuse(func, f"it is a {type(func).__name__}, not an operator overload")
 

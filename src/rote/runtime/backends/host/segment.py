@@ -31,11 +31,7 @@ class HostSegment:
         self._functions, self._dispatches = mode_counters()
 
     def replay(self) -> None:
-        """Run the operations again into the same memory.
-
-        Raises:
-            InternalError: The recording is not finished yet, or was released.
-        """
+        """Run the operations again into the same memory."""
         # The operations were captured below autocast (their casts are among them), and like those of a CUDA
         # replay they are no calls that a mode could see or change.
         if torch.is_autocast_enabled("cpu") or self._functions() or self._dispatches():

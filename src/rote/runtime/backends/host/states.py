@@ -45,11 +45,7 @@ TRANSITIONS: dict[SessionState, dict[SessionStep, SessionState]] = {
 
 
 def after(state: SessionState, step: SessionStep) -> SessionState:
-    """The state that follows, or an error that changes nothing.
-
-    Raises:
-        InternalError: The step is not allowed in this state.
-    """
+    """The state that follows, or an error that changes nothing."""
     following = TRANSITIONS[state].get(step)
     if following is None:
         allowed = ", ".join(each.value for each in TRANSITIONS[state])

@@ -4,7 +4,6 @@ A tensor whose storage a captured operation made is a :class:`TapePlace`: block,
 It becomes memory only when the recording is finished and it is known what outlived it. Every other tensor
 (input, parameter, constant, result of an island) is held through an alias: same storage, own metadata, so
 that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For arguments
-used in place the alias does not own the memory (:mod:`..protocol.aliases`).
 
 Not written down are views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
 memory), changes of metadata (places are taken after an operation ran, so they contain them), and operations
@@ -53,7 +52,6 @@ class TapeEntry(NamedTuple):
     """One captured operation.
 
     Attributes:
-        args: Positional operands, tensors replaced by places or aliases.
         products: The tensors it made. What it wrote in place is among the operands.
         literal: Of a lifted literal, its values as they were at capture.
     """
@@ -72,11 +70,7 @@ class TapeEntry(NamedTuple):
 
 
 class LaunchEntry(NamedTuple):
-    """One captured launch of a compiled kernel.
-
-    Attributes:
-        tensors: Those that it reads, then those that it writes, as places or aliases.
-    """
+    """One captured launch of a compiled kernel."""
 
     kernel: HostKernel
     tensors: tuple[TapePlace | torch.Tensor, ...]
@@ -111,11 +105,7 @@ class Tape:
         given: Sequence[torch.UntypedStorage],
         out: Any,
     ) -> None:
-        """Write down an operation that has just run.
-
-        Raises:
-            CaptureError: A result has no plain memory on the CPU.
-        """
+        """Write down an operation that has just run."""
         facts, results = operation.facts, list(walk(out))
         for _, tensor in results:
             check_tensor(facts.op, "returns", tensor)
@@ -188,11 +178,7 @@ class Tape:
 
 
 def look_at(func: OpOverload, operands: Sequence[torch.Tensor]) -> list[torch.UntypedStorage]:
-    """The storages of the operands of an operation that is about to run.
-
-    Raises:
-        CaptureError: One of them has no plain memory on the CPU.
-    """
+    """The storages of the operands of an operation that is about to run."""
     for tensor in operands:
         check_tensor(func, "takes", tensor)
     return [tensor.untyped_storage() for tensor in operands]

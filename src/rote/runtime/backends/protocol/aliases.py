@@ -41,11 +41,7 @@ class Aliases:
 
 
 class ResultSizeError(RuntimeError):
-    """An operator gave a result of another size than when it was recorded, which its schema does not tell.
-
-    Attributes:
-        operator: Its name, ``namespace::name.overload``.
-    """
+    """An operator gave a result of another size than when it was recorded, which its schema does not tell."""
 
     def __init__(self, operator: str, was: tuple[int, ...], now: tuple[int, ...]) -> None:
         super().__init__(

@@ -6,11 +6,7 @@ from time import perf_counter
 
 
 class Timing:
-    """What one call costs, from its making on. This one is for a device that queues nothing.
-
-    Args:
-        spent: Seconds of the host that count to the call already.
-    """
+    """What one call costs, from its making on. This one is for a device that queues nothing."""
 
     __slots__ = ("_seconds", "_start")
 

@@ -1,8 +1,4 @@
-"""Following: the Python code runs again, and replayed operations return their recorded results.
-
-Only views run, since they make nothing but metadata. The values of the host's reads are known: they are the
-branches of the tree.
-"""
+"""Following: the Python code runs again, and replayed operations return their recorded results."""
 
 from __future__ import annotations
 
@@ -25,7 +21,6 @@ class Follower:
             next branch, whose value is then read.
         stop: Where following ends instead.
 
-    Attributes:
         path: Values of the branches still to be followed.
         memory: The storages that the recording of the path holds, by number.
     """

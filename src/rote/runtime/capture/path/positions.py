@@ -33,11 +33,7 @@ COPIED = frozenset({
 
 @dataclass(frozen=True)
 class WrittenPlace:
-    """Where a tensor is written.
-
-    Attributes:
-        ends: The index; or the first one, and the one behind the last.
-    """
+    """Where a tensor is written."""
 
     dim: int
     ends: list[int]

@@ -47,7 +47,6 @@ class TakenView:
         position: The number; in a call that follows none, as it is.
         step: Elements between two positions.
         rest: Elements behind the position at which it begins.
-        lines: What has made it.
     """
 
     base: torch.Tensor
@@ -64,12 +63,7 @@ class TakenView:
 
 
 class LyingElements(NamedTuple):
-    """What lies in such a view at a moment.
-
-    Attributes:
-        places: The elements of the base from the first one of the view to its last one.
-        looked: The copy, looked at as the view looks.
-    """
+    """What lies in such a view at a moment."""
 
     flat: torch.Tensor
     places: torch.Tensor
@@ -81,7 +75,6 @@ class TakenViews:
     """Those of one call.
 
     Attributes:
-        places: Where they lie and how they look.
         strayed: What has made those that turn out not to be understood.
     """
 
@@ -173,12 +166,7 @@ READS_PLACE = _SELECTS | _NARROWS | {_Tensor.__getitem__}
 
 @dataclass(frozen=True)
 class ReadPlace:
-    """Where a tensor is read.
-
-    Attributes:
-        position: The dimension, and the index, or the first one and the one behind the last.
-        numbers: Those that say so.
-    """
+    """Where a tensor is read."""
 
     position: WrittenPlace
     numbers: tuple[Any, ...]

@@ -59,12 +59,7 @@ _HANDLES = "c10d"
 
 
 class Steps(NamedTuple):
-    """What is done with an operation of a traced call.
-
-    Attributes:
-        before: Notes it before it runs.
-        after: Notes it once it has run.
-    """
+    """What is done with an operation of a traced call."""
 
     before: Callable[..., Any]
     run: Callable[..., Any]
@@ -75,7 +70,6 @@ class Transfers:
     """Runs the collectives of one traced call, or of one attempt at it.
 
     Args:
-        follower: Finds what has run.
         called: The method of a group that has led to the collective, if it is known.
         leads: Whether a collective that no Python has begun is one of a reducer's.
     """

@@ -44,10 +44,7 @@ RanCode = Mapping[CodeType, Mapping[str, Any]]
 
 
 class FactStore(Protocol):
-    """Keeps the facts of one callable; :mod:`rote.plans` has them in a directory.
-
-    Nothing here raises: what cannot be kept or read is said in a note.
-    """
+    """Keeps the facts of one callable; :mod:`rote.plans` has them in a directory."""
 
     def find(self, key: KeyName) -> KeyFacts | None:
         """What is known of a key, in so far as it may hold for this process."""
@@ -75,11 +72,7 @@ LEAST_PRICE, MOST_PRICE = 1.0, 1_000.0
 
 
 class EarlierFacts:
-    """What is known of one key.
-
-    Args:
-        store: Where facts are kept; None if nowhere.
-    """
+    """What is known of one key."""
 
     def __init__(self, store: FactStore | None, call: Call) -> None:
         self._store = store
@@ -129,11 +122,7 @@ class EarlierFacts:
         return [Reason(why.code, f"{why.message}{place}, as an earlier process has found", None, why.remedy)]
 
     def spare(self, pays: Callable[[float], bool]) -> bool:
-        """Whether a call is not traced, since that has come to nothing and is not paid for.
-
-        Args:
-            pays: Tells whether a traced call is paid for that costs as much as so many plain calls.
-        """
+        """Whether a call is not traced, since that has come to nothing and is not paid for."""
         if self._verdict is None:
             return False
         if pays(min(max(self._verdict.price, LEAST_PRICE), MOST_PRICE)):
@@ -190,12 +179,7 @@ class EarlierFacts:
         codes: RanCode,
         end: VerdictFacts | None = None,
     ) -> None:
-        """Keep what is known by now.
-
-        Args:
-            calls: How many calls it has had.
-            end: Why nothing comes of it, if so.
-        """
+        """Keep what is known by now."""
         with self._apart() as store:
             if store is None:
                 return

@@ -129,11 +129,7 @@ class Operation(NamedTuple):
 
     @property
     def overload(self) -> Any:
-        """The overload itself.
-
-        Raises:
-            LookupError: It is none, or no library that is loaded has it.
-        """
+        """The overload itself."""
         return overload_named(self.name)
 
     @property

@@ -25,11 +25,7 @@ SPECIAL = "special"
 
 
 class Classes:
-    """The classes that one call looks into; what was ``seen`` by way of them is forgotten if one changes.
-
-    Attributes:
-        tables: Objects outside whose class and whose table of attributes are noted: that table, by identity.
-    """
+    """The classes that one call looks into; what was ``seen`` by way of them is forgotten if one changes."""
 
     def __init__(self, outside: Outside, seen: set[Any]) -> None:
         self._outside = outside

@@ -8,8 +8,6 @@ back through them counts as well (:mod:`.roundtrip`).
 After ``FIRST_ROUND`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS``
 of each, ``FEWEST`` where the replays win clearly, and ``FEWEST_LOST`` where they lose clearly. Then there is
 one after ``FACTOR`` times as many replays, and so on. A round is lost if the median replay takes longer by
-more than ``MARGIN`` and by more than ``LEAST_S``; then the next one follows soon. A recording that loses
-``ROUNDS`` in a row, or one clearly, is dropped, and its key runs plainly until ``reset()``. Each timed call
 comes behind another of its kind, unless it is long: the first plain call after many replays finds caches and
 the allocator as the replays left them.
 
@@ -62,11 +60,7 @@ class Turn(Enum):
 
 
 class Contest:
-    """The rounds of one recording, with the figures of the last one that came to its end.
-
-    Args:
-        challenges: What is not faster in the first round has lost.
-    """
+    """The rounds of one recording, with the figures of the last one that came to its end."""
 
     def __init__(self, *, challenges: bool = False) -> None:
         self.figures: Figures | None = None

@@ -43,12 +43,7 @@ class Figures(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a round says.
-
-    Attributes:
-        lost: The replays take longer, whatever was compared.
-        clear: They win, or lose, by so much that more calls would tell nothing new.
-    """
+    """What a round says."""
 
     figures: Figures
     lost: bool

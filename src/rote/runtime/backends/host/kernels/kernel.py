@@ -24,11 +24,7 @@ _HOST = torch.device("cpu")
 
 
 class HostKernel:
-    """A shared object with one function.
-
-    Raises:
-        EnvironmentError_: It cannot be written, or loaded.
-    """
+    """A shared object with one function."""
 
     def __init__(self, binary: Binary) -> None:
         check_kernel(binary.source, 0)
