@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from rote.quant import DuQuantConfig
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.converting.measure import output_errors
 from rote.quant.numerics import InputSample, find_transform
 

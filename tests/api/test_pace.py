@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rote.api.parts.pace import FIRST, ROUNDS, WARM, WINDOW, Pace
+from rote.api.parts.parts import FIRST, ROUNDS, WARM, WINDOW, Pace
 
 
 def played(with_parts, without, calls):

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from rote.quant import DuQuantConfig
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 
 ROOT = Path(__file__).resolve().parents[2]
 

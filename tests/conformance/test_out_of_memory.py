@@ -10,7 +10,7 @@ import torch
 import rote
 from rote.base.errors import MemoryShortageError
 from rote.runtime.backends.host.pool import Chunk
-from rote.runtime.backends.protocol.shortage import is_shortage
+from rote.runtime.backends.protocol.base import is_shortage
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.recording.inputs import StaticInputs
 from rote.testing import assert_pool_empty, compare, count_recordings

@@ -13,7 +13,7 @@ from torch import nn
 
 import rote
 from rote.base.errors import MisuseError, OptionError
-from rote.padding.sizes import MAX_LEARNT, OFTEN, AxisSizes
+from rote.padding.wrapping import MAX_LEARNT, OFTEN, AxisSizes
 
 AXES = {"x": {0: [2, 4, 8]}}
 SIZES = [1, 3, 5, 3, 7, 1, 6, 3, 5, 8, 4, 2, 7, 1, 3, 6]

@@ -13,8 +13,7 @@ from typing import Any
 
 import rote
 from rote.runtime.engine.specialization import Specialization
-from rote.runtime.recording.contest.contest import NEVER, Contest, Turn
-from rote.runtime.recording.contest.figures import Figures
+from rote.runtime.recording.contest.contest import NEVER, Contest, Figures, Turn
 
 
 class Rigged(Contest):

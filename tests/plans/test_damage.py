@@ -15,8 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import rote
-from rote.plans.envelope import FACTS, PlanError, seal, unseal
-from rote.plans.folder import UNFINISHED, PlanFolder
+from rote.plans.folder import FACTS, UNFINISHED, PlanError, PlanFolder, seal, unseal
 from rote.plans.form import read, written
 from rote.plans.store import PlanFile
 from rote.runtime.engine import KeyFacts

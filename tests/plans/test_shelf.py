@@ -8,7 +8,7 @@ import shutil
 import pytest
 
 from rote.plans.directory import PlanDirectory
-from rote.plans.envelope import CODE, seal, unseal
+from rote.plans.folder import CODE, seal, unseal
 from rote.runtime.compiling import SHELVES, Binary, KernelSource, Language
 
 SOURCE = KernelSource(Language.CPP, "kernel", "text", ("fp32",), (True,))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import rote
-from rote.plans.envelope import FACTS, seal, unseal
+from rote.plans.folder import FACTS, seal, unseal
 from rote.runtime.engine.facts import earlier
 
 STATE = {"by": 2.0}

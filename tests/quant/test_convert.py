@@ -11,7 +11,7 @@ from torch.nn.utils import prune
 
 from rote import MisuseError, OptionError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, load_quantized, quantize_, save_quantized
-from rote.quant.calibrating.groups import share, share_by_name
+from rote.quant.calibrating.calibration import share, share_by_name
 
 from .models import Tiny, batches
 

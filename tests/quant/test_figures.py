@@ -9,7 +9,7 @@ import torch
 from benchmarks.quant_error import PLAIN, RECIPES, SEARCH, layer_and_inputs
 
 from benchmarks import quant_error
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.converting.measure import output_errors
 
 SHAPE = (1024, 256)

@@ -9,7 +9,7 @@ import torch
 
 from rote import MisuseError, OptionError
 from rote.quant import DuQuantConfig
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.layer.linear import DuQuantLinear
 
 VARIANTS = {

@@ -9,7 +9,7 @@ from torch import nn
 
 import rote
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 
 from .models import Mlp, Tiny, batches
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rote.quant import DuQuantConfig
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 
 
 def rounded(value: float) -> int:

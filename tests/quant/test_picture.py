@@ -7,7 +7,7 @@ import torch
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, calibrate, quantize_
-from rote.quant.converting.picture import draw
+from rote.quant.converting.report import draw
 
 from .models import Tiny, batches
 

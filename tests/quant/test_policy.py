@@ -9,7 +9,7 @@ import torch
 
 from rote import MisuseError
 from rote.quant import DuQuantConfig, DuQuantLinear, calibrate, quantize_
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.numerics.transforms import pad_columns
 
 from .models import Tiny, batches

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rote.quant import DuQuantConfig, calibrate, quantize_
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.numerics import ranges as ranges_module
 from rote.quant.numerics.grid import Grid
 from rote.quant.numerics.ranges import activation_parameters, bounds_of, percentile

@@ -10,7 +10,7 @@ from benchmarks.w4a8_operators import Activation, Transform, linear, quantize_ro
 from tests.quant_kernels import cases
 
 from rote.quant import DuQuantConfig, warmup
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.kernels import by_torch, by_triton, transform
 from rote.quant.kernels import launching as jit
 from rote.quant.kernels.table import RowCut, Tile

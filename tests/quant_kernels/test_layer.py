@@ -9,7 +9,7 @@ import torch
 
 from rote import OptionError
 from rote.quant import DuQuantConfig, DuQuantLinear, warmup
-from rote.quant.converting.build import build_layer
+from rote.quant.converting.convert import build_layer
 from rote.quant.kernels import by_triton
 
 CONFIGS = {

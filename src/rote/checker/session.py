@@ -6,17 +6,22 @@ operands, Python state, random generators and result of the second call are comp
 If the operations differ, a third call tells whether they go on to differ, and a fourth at which lines. Each
 line that got an invented truth value gets the other one in a run of its own, which meets what lies on the
 other branch.
+
+Whether comments silence something is asked of one more call, and only if there are such comments: to follow
+each line would make every check slower.
 """
 
 from __future__ import annotations
 
 import contextlib
 import inspect
+import linecache
+import sys
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -31,15 +36,14 @@ from ..base import (
     is_internal,
     traceback_site,
 )
-from ..hazards import rules
-from ..hazards.rules import Finding, Remark
+from ..hazards import Ignore, ignores_in, rules, unused
+from ..hazards.rules import RULES, Finder, Finding, Remark
 from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
 from ..runtime.numbers import HostRandom
 from ..runtime.objects import is_user, is_users
 from ..runtime.reads import WATCH
 from ..runtime.reads.trace import SlotChange
 from ..runtime.state import ExecutedCode
-from .comments import LinesRan, remarks
 from .compare import COUNTING, EXPLAINING, Comparison, differing
 from .device import FakeStage
 from .fake import script_line
@@ -47,6 +51,62 @@ from .isolation import TimeUp
 from .kept import kept_tensors
 from .surroundings import SurroundingEffect, Surroundings, handed_back
 from .trial import UNKNOWN, CodePlace, TracedOperation, TrialNotes
+
+
+class LinesRan:
+    """Notes which of the wanted lines, each with its file, run while it is entered."""
+
+    def __init__(self, wanted: set[tuple[str, int]]) -> None:
+        self.ran: set[tuple[str, int]] = set()
+        self._wanted = wanted
+        self._files = {file for file, _ in wanted}
+
+    def __enter__(self) -> LinesRan:
+        sys.settrace(self._called)
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        sys.settrace(None)
+
+    def _called(self, frame: FrameType, event: str, argument: Any) -> Any:
+        return self._line if frame.f_code.co_filename in self._files else None
+
+    def _line(self, frame: FrameType, event: str, argument: Any) -> Any:
+        self.ran |= self._wanted & {(frame.f_code.co_filename, frame.f_lineno)}
+        return self._line
+
+
+def remarks(
+    codes: Iterable[CodeType], findings: Iterable[Finding], run: Callable[[LinesRan], None]
+) -> list[Remark]:
+    """Remarks on comments that can silence nothing, and on those whose line runs without a finding.
+
+    ``run`` calls the callable once more while the given lines are watched.
+    """
+    comments = unused(_comments_in(codes), findings)
+    said = [each.remark(each.mistake) for each in comments if each.mistake]
+    doubted = [each for each in comments if not each.mistake and Finder.TRIAL in RULES[each.code].found_by]
+    if doubted:
+        lines = LinesRan({(each.where.file, each.where.line) for each in doubted})
+        run(lines)
+        said += [
+            each.remark(f"ignore[{each.code}] silences nothing, in this call at least")
+            for each in doubted
+            if (each.where.file, each.where.line) in lines.ran
+        ]
+    return said
+
+
+def _comments_in(codes: Iterable[CodeType]) -> list[Ignore]:
+    spans: dict[str, list[range]] = {}
+    for code in codes:
+        lines = [code.co_firstlineno, *(line for _, _, line in code.co_lines() if line)]
+        spans.setdefault(code.co_filename, []).append(range(min(lines), max(lines) + 1))
+    found: list[Ignore] = []
+    for file, inside in spans.items():
+        comments = ignores_in("".join(linecache.getlines(file)), file)
+        found.extend(each for each in comments if any(each.where.line in span for span in inside))
+    return found
 
 
 class TracedCalls:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import uuid
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +15,56 @@ from torch.utils._pytree import tree_unflatten
 
 from ..base import MisuseError
 from .body import Traced, fake_of
-from .modes import ModesAtCall
-from .tensors import tensors_of
+
+_DEVICES = ("cpu", "cuda")
+
+
+@dataclass(frozen=True)
+class ModesAtCall:
+    """The modes of one moment.
+
+    PyTorch's compiler puts them into the operations that it traces, and compiled code runs without them.
+
+    Attributes:
+        casts: For each kind of device whether autocast is on, and to which type it casts.
+        cache: Whether autocast keeps casts of parameters.
+    """
+
+    grad: bool
+    casts: tuple[tuple[bool, torch.dtype], ...]
+    cache: bool
+
+    @classmethod
+    def now(cls) -> ModesAtCall:
+        """The modes in force."""
+        casts = tuple((torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _DEVICES)
+        return cls(torch.is_grad_enabled(), casts, torch.is_autocast_cache_enabled())
+
+    @contextmanager
+    def in_force(self) -> Generator[None]:
+        """A context with these modes."""
+        with ExitStack() as stack:
+            if torch.is_grad_enabled() != self.grad:
+                stack.enter_context(torch.set_grad_enabled(self.grad))
+            for kind, (enabled, dtype) in zip(_DEVICES, self.casts, strict=True):
+                if (torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) != (enabled, dtype):
+                    cast = torch.autocast(kind, dtype=dtype, enabled=enabled, cache_enabled=self.cache)
+                    stack.enter_context(cast)
+            yield
+
+
+def tensors_of(value: Any) -> list[torch.Tensor]:
+    """The tensors in lists, tuples, dicts and dataclasses. Dynamo traces this; it runs on real results."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, (list, tuple)):
+        return [tensor for each in value for tensor in tensors_of(each)]
+    if isinstance(value, dict):
+        return [tensor for each in value.values() for tensor in tensors_of(each)]
+    fields = getattr(type(value), "__dataclass_fields__", None)
+    if fields is None:
+        return []
+    return [tensor for name in fields for tensor in tensors_of(getattr(value, name, None))]
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_flatten
 
-from .tensors import tensors_of
+from .call import tensors_of
 from .torch_private import Tracing
 
 _torch: Any = torch  # its compiler is imported when a traced function asks for it

@@ -21,8 +21,7 @@ from torch.fx import Node
 
 from ..runtime.pytorch import transforms
 from .body import Traced, fake_of
-from .call import EnclosedCall, Operands
-from .modes import ModesAtCall
+from .call import EnclosedCall, ModesAtCall, Operands
 from .operators import function_of, try_on_fakes
 
 _PLAIN = (

@@ -1,6 +1,7 @@
 """One call in Chrome's Trace Event Format, which Perfetto (ui.perfetto.dev) and ``chrome://tracing`` open.
 
 Steps and nodes lie one behind the other, without the gaps between them: a clock stops between two steps, and
+nobody sees where in a segment its nodes begin. ``otherData`` says what the durations are.
 """
 
 from __future__ import annotations

@@ -1,4 +1,3 @@
 """``rote.padded``: calls of many sizes share the recordings of a few."""
 
-from .report import PaddedReport
-from .wrapping import Padded, padded
+from .wrapping import Padded, PaddedReport, padded

@@ -8,5 +8,5 @@ Nothing is unpickled. What cannot be read or written is said in the report, and 
 
 from .contents import PlanEntry, check, entries, prune
 from .directory import PLANS, PlanDirectory
-from .envelope import PlanError
+from .folder import PlanError
 from .store import PlanFile, PlanReport, PlanStore

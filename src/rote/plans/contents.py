@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from .directory import KEY, PlanDirectory
-from .envelope import CERTIFICATE, CODE, FACTS, PlanError, unseal
-from .folder import KeptFile, PlanFolder
+from .folder import CERTIFICATE, CODE, FACTS, KeptFile, PlanError, PlanFolder, unseal
 from .form import read
 from .here import Sources, around, difference
 from .shelf import CERTIFICATE_ENDING, CODE_ENDING, MOST_CERTIFICATE, MOST_CODE

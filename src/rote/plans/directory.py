@@ -19,8 +19,7 @@ import secrets
 import threading
 from weakref import WeakValueDictionary
 
-from .envelope import PlanError
-from .folder import PlanFolder
+from .folder import PlanError, PlanFolder
 from .here import Sources
 from .shelf import CodeShelf
 

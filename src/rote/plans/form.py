@@ -10,7 +10,7 @@ from dataclasses import MISSING, asdict, fields
 from functools import cache
 from typing import Any, TypeVar
 
-from .envelope import PlanError
+from .folder import PlanError
 
 _Kind = TypeVar("_Kind")
 

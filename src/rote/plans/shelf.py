@@ -19,8 +19,7 @@ from typing import Any, cast
 
 from ..base import read_compile_settings
 from ..runtime.compiling import Binary, KernelSource, Language, RefusedError, compiler_command
-from .envelope import CERTIFICATE, CODE, PlanError, seal, unseal
-from .folder import PlanFolder
+from .folder import CERTIFICATE, CODE, PlanError, PlanFolder, seal, unseal
 from .here import tools
 
 CODE_ENDING, CERTIFICATE_ENDING = ".code", ".certificate"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ..runtime.engine import KeyFacts, KeyName, RanCode
 from .directory import PlanDirectory
-from .envelope import FACTS, PlanError, seal, unseal
+from .folder import FACTS, PlanError, seal, unseal
 from .form import read, written
 from .here import around, difference
 

@@ -2,6 +2,7 @@
 
 They are ``ROTE_DUQUANT_<NAME>``, or ``OPENPI_DUQUANT_<NAME>`` as in public forks of openpi.
 :func:`quantize_from_env` reads them when it is called, never at import. Where they say nothing,
+``DuQuantConfig.vla()`` holds. ``docs/quantization.md`` says what each of them does.
 """
 
 from __future__ import annotations

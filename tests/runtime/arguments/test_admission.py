@@ -13,9 +13,8 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rote
 from rote.runtime.arguments import admission
-from rote.runtime.arguments.admission import Admission
+from rote.runtime.arguments.admission import NOT_MINE, Admission, Source
 from rote.runtime.arguments.key import bind
-from rote.runtime.arguments.source import NOT_MINE, Source
 from rote.runtime.pytorch import torch_private as compat
 from rote.runtime.pytorch.torch_private import foreign_modes
 

@@ -18,7 +18,7 @@ import rote
 from rote.base.errors import CaptureError
 from rote.checker.trial.known import KnownValues
 from rote.checker.trial.operands import TrialCall
-from rote.runtime.autograd.graph.seeds import seeds_on_host
+from rote.runtime.autograd.graph.graph import seeds_on_host
 from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.host.operations import writer_of
 from rote.runtime.capture import composites

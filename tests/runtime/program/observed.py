@@ -15,7 +15,7 @@ from rote.runtime.backends.select import PROCESS
 from rote.runtime.capture import Plan, TracedCall
 from rote.runtime.program import GivenNode, Program, Way, of_fx, to_fx
 from rote.runtime.recording import Node
-from rote.testing.equality import assert_same
+from rote.testing.comparison import assert_same
 
 
 class Subject(NamedTuple):

@@ -13,7 +13,7 @@ from torch import nn
 
 import rote
 from rote.runtime.program import EXTERNAL, INPUT, Number, of_fx, to_fx
-from rote.testing.equality import assert_same
+from rote.testing.comparison import assert_same
 
 SIZE = 4
 

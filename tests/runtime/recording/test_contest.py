@@ -7,18 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.runtime.recording.contest.contest import (
+    CLEAR,
     CONFIRM,
     FACTOR,
+    FEWEST_LOST,
     FIRST_ROUND,
+    LEAST_S,
     LONG_S,
+    MARGIN,
     NEVER,
     PAIRS,
     WAIT,
     WAITS,
     Contest,
+    Figures,
     Turn,
+    judge,
 )
-from rote.runtime.recording.contest.figures import CLEAR, FEWEST_LOST, LEAST_S, MARGIN, Figures, judge
 from rote.runtime.recording.contest.roundtrip import Cost, Kind
 
 

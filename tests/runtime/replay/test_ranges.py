@@ -5,7 +5,7 @@ import torch
 from torch.profiler import profile
 
 import rote
-from rote.runtime.replay.ranges import range_of
+from rote.runtime.replay.generated import range_of
 
 
 def chosen(x):

@@ -36,7 +36,7 @@ MARGIN = 1.05
 """Times its shortest plain call that the shortest replay since the last look may take.
 
 The contest of a recording (:mod:`rote.runtime.recording.contest`) waits longer, and asks the device as well.
-Calls of a part that trains are half of what it is for; see :mod:`.pace`.
+Calls of a part that trains are half of what it is for; see :mod:`.parts`.
 """
 
 LEAST_REPLAYED = 0.25

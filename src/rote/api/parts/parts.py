@@ -1,20 +1,17 @@
 """Parts: what of a callable replays where the callable as a whole does not.
 
-Where a callable runs plainly, the modules that it calls are graphed, as if the user had done so, from the
-largest down. While it runs, each call of a module is met before it is made
-(:mod:`...runtime.reads.bytecode.prologue`), by the thread that runs the callable alone. A module that is
-called directly, and not inside another one that is a part, is timed for three calls, and then is a graphed
-callable of its own (:class:`.ModulePart`). Where hardly any call of a part replays, or where it loses its
-contest, it is left, and the modules in it are met in its place.
+``docs/call.md`` says which calls are met. While the callable runs, each call of a module is met before it is
+made (:mod:`...runtime.reads.bytecode.prologue`), by the thread that runs the callable alone. The module has
+no attribute, no hook and no class more than before; what is known of it lies here, by its identity and with a
+weak reference. Where nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more.
+``docs/design.md`` has the reasons.
 
-Met are calls without gradients, and with gradients what ``DistributedDataParallel`` wraps: whether steps come
-faster with such a part is asked of steps (:mod:`.pace`). A module that is called through a wrapper of the
-user's is not met, nor what is in it. The module has no attribute, no hook and no class more than before; what
-is known of it lies here, by its identity and with a weak reference.
-
-There is a ledger for each part, and one purse for all (:class:`...runtime.engine.ledger.Means`). Where
-nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more. ``docs/design.md`` has the
-reasons.
+A recording is timed against plain calls, but not with what happens around it (:class:`Pace`).
+``DistributedDataParallel`` sends gradients while a plain backward makes others; those of a replay come all at
+once. Where little is launched and much is sent, that is slower, although the replay itself is faster. So,
+once, some calls of the callable are made without these parts, in windows that take turns: what counts is the
+time from one call to the next, with all that their caller does between. The shortest window of each kind
+counts. The windows go by the number of the call, so that they are the same ones on all ranks.
 """
 
 from __future__ import annotations
@@ -36,8 +33,54 @@ from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
 from ...runtime.pytorch import calls_wrapped, is_wrapper
 from ...runtime.reads import MODULE_CALL, WATCH
-from .pace import Pace
 from .part import GraphedPart, ModulePart, PartStage
+
+FIRST = 256
+"""Calls of the callable before the first window; by then recordings are as they stay."""
+
+WINDOW = 16
+WARM = 4
+"""Calls of a window that are not timed: they have caches and an allocator as the other kind left them."""
+
+ROUNDS = 3
+"""Windows of each kind."""
+
+MARGIN = 1.03
+
+
+class Pace:
+    """The windows of one callable."""
+
+    def __init__(self) -> None:
+        self.rests = False
+        self._calls = -FIRST
+        self._since = 0.0
+        self._times: tuple[list[float], list[float]] = ([], [])
+
+    def begin(self, now: float) -> None:
+        """A call of the callable begins, at a time in seconds."""
+        window, place = divmod(self._calls, WINDOW)
+        self._calls += 1
+        if window < 0 or self.is_over:
+            return
+        if place == 0 and window > 0:
+            self._times[(window - 1) % 2].append(now - self._since)
+        if place == WARM:
+            self._since = now
+        self.rests = window % 2 == 1 and not self.is_over
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all windows are over."""
+        return len(self._times[1]) == ROUNDS
+
+    def lost(self) -> tuple[float, float] | None:
+        """Seconds of a call with the parts and without them, if it is shorter without; None if not."""
+        if not self.is_over:
+            return None
+        with_parts, without = [min(times) / (WINDOW - WARM) for times in self._times]
+        return (with_parts, without) if with_parts > MARGIN * without else None
+
 
 MOST = 32
 """Parts that are graphed at once."""

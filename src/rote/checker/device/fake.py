@@ -3,19 +3,51 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Generator
+import random
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
 import torch
 
+from ...base import Site
 from ...runtime.conditions import reached, tensors_by_memory
 from ..fake import PRETENDED, FakeTensorMode, Inventor, StandIns, fake_device, refuse_lazy
 from ..fake import torch_private as compat
-from ..trial import CodePlace, Trial
+from ..trial import CodePlace, Trial, here
 from . import stage
-from .draws import Draws
 from .mask import Mask
+
+_PYTHON = (
+    "random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss",
+    "normalvariate", "lognormvariate", "betavariate", "expovariate", "gammavariate", "triangular",
+    "getrandbits",
+)  # fmt: skip
+_NUMPY = (
+    "rand", "randn", "random", "random_sample", "randint", "uniform", "normal", "standard_normal", "choice",
+    "permutation", "shuffle", "beta", "binomial", "exponential", "gamma", "poisson", "dirichlet",
+    "multinomial",
+)  # fmt: skip
+
+
+class Draws:
+    """Notes where the functions of ``random`` and ``numpy.random`` are called."""
+
+    def __init__(self) -> None:
+        self.drawn: dict[str, dict[Site, CodePlace]] = {}  # the places for each module, by line
+        for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
+            for name in names:
+                setattr(module, name, self._noting(module.__name__, getattr(module, name)))
+
+    def _noting(self, module: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            place = here()
+            self.drawn.setdefault(module, {}).setdefault(place.site, place)
+            return function(*args, **kwargs)
+
+        return draw
+
 
 _ENDS = frozenset({FakeTensorMode})
 """Types of objects of the check that tensors lead to."""

@@ -44,8 +44,7 @@ from ..fake import (
     lacks_fake,
     without_function_modes,
 )
-from .dynamic import largest, of_host_kernel, without_masks
-from .known import KnownValues
+from .known import KnownValues, largest, of_host_kernel, without_masks
 from .notes import TrialNotes
 from .operands import TracedOperation, TrialCall, like, replaced, shown
 from .places import CodePlace, here

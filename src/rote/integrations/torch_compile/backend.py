@@ -18,10 +18,9 @@ import torch
 
 from ...enclosed import unfold
 from ...runtime.pytorch import leave_runtime_alone
-from .inputs import inputs_of
+from .inputs import SizesOfInputs, inputs_of
 from .kernels import KernelPlan
 from .listing import Listing, of_list
-from .sizes import SizesOfInputs
 from .torch_private import annotation_of, compile_number
 from .wishes import Wishes
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ...api import CompiledFrom, Graphed, SizesOf
 from ...runtime.arguments import CompiledInput
-from .sizes import of_numbers
+from .inputs import of_numbers
 from .torch_private import boxed
 from .wishes import Wishes
 

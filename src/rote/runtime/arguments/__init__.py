@@ -1,6 +1,6 @@
 """The arguments of a call: leaves, keys, and the modes around it."""
 
-from .admission import Admission
+from .admission import NOT_MINE, Admission, Source
 from .ambient import explain_ambient, is_captured, read_ambient, tracing
 from .bits import bytes_of, numbers_of, sharing
 from .bound import (
@@ -83,5 +83,4 @@ from .opened import (
     table_of,
 )
 from .places import StatePlace, can_be_carried, holds_tensors, place_of
-from .source import NOT_MINE, Source
 from .switches import Switches, read_switches

@@ -1,11 +1,8 @@
 """Objects of the user's classes among the arguments: known by identity, or taken apart by what calls read.
 
-of its instances become leaves of the key, like the members of a dict. What no call reads has no part in the
-key. A class is closed again where a call does something for which it matters which object it is.
-
-PyTorch's random generators are opened, too: the key has their device, and what calls ask of them. The numbers
-drawn from them depend on their state, which is no part of the key. Of an array of numpy's the key has what it
-has of a tensor over the same memory. A call that reads its numbers in Python, or in numpy, closes the class.
+``docs/call.md`` says when a class is opened. A class is closed again where a call does something for which it
+matters which object it is, or reads the numbers of an array in Python or numpy. Of an array the key has what
+it has of a tensor over the same memory.
 """
 
 from __future__ import annotations

@@ -1,15 +1,10 @@
 """Slots outside that keys look at, as at arguments, since calls find something else there than before.
 
-A slot whose tensor is replaced from call to call (``self.hidden = cell(x, self.hidden)``, a metric's sum, a
-mask that the caller puts in) is *carried*: what lies in it when a call comes is taken for a further argument,
-and for the time of a recording the slot holds what stands for that argument. So it is no condition which
-tensor lies there, and what a call leaves there is an effect like any other. Containers of tensors are carried
-as a whole where they are replaced as a whole.
-
-Random generators that are replaced are looked at, too: the recording draws from one of its own.
-
-Slots are attributes of objects, globals, variables of functions around, and members of containers that lie in
-such a slot.
+A slot whose tensor is replaced from call to call is *carried* (``docs/call.md``): for the time of a recording
+it holds what stands for a further argument. So it is no condition which tensor lies there, and what a call
+leaves there is an effect like any other. Random generators that are replaced are looked at, too: the
+recording draws from one of its own. Slots are attributes of objects, globals, variables of functions around,
+and members of containers that lie in such a slot.
 """
 
 from __future__ import annotations

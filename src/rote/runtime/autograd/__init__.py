@@ -3,7 +3,6 @@
 from .backward import Backward
 from .gradient_words import note_gradients
 from .graph import SavedNumber
-from .occupancy import Occupancy
 from .order import BackwardOrder, BackwardPasses
 from .saved import saving
 from .tracked import (
@@ -15,3 +14,4 @@ from .tracked import (
     take_over,
     tracked_results,
 )
+from .walker import Occupancy

@@ -1,13 +1,16 @@
 """Backward of a recorded call: the recorded graph is kept, and walking it is itself a callable that replays.
 
 The results of a graphed call hang in the caller's autograd graph by one node (:class:`Recorded`) whose
-parents are the arguments and parameters that gradients go to; results that have nothing in common have one
-each (:mod:`.graph.intermediate`). When autograd comes to the node, the recorded graph is walked, on the
-recording was dropped, or inside somebody's trace, the walk runs as plain autograd.
+parents are the arguments and parameters that gradients go to; ``docs/design.md`` says how it is walked. Until
+a key of the walk is recorded, after its recording was dropped, or inside somebody's trace, the walk runs as
+plain autograd.
 
 Each result *claims* that memory. The claim ends when autograd frees the node's saved tensors (a backward
 without ``retain_graph``) or when the node dies. Until then :meth:`~..engine.choice.Choice.find` skips the
 recording.
+
+A gradient that is to be differentiated itself (``create_graph=True``) is computed by making the call again;
+see :mod:`.again`.
 
 A graph keeps the numbers that its operations were given. One that changes from call to call is written there
 by each replay, where the node has a tensor of it (a factor, a divisor). To a walk it is an argument.
@@ -41,9 +44,8 @@ from ..pytorch import foreign_modes, is_kept_out, is_wrapped
 from ..reads.trace import Output
 from .again import Repeatable
 from .graph import GradientWalk, Order, Parted, Probe, ResultGroup, SeenNode, Tracked, added
-from .occupancy import Occupancy
 from .saved import Saved, modified
-from .walker import Owner, Walker
+from .walker import Occupancy, Owner, Walker
 
 MAX_KEYS = 16
 """Kinds of backward (which gradients there are and which are needed) of one recording that are recorded."""
@@ -58,13 +60,18 @@ class Backward:
     """The graph of one recorded path, and the recordings of walking it.
 
     Args:
+        arguments: Numbers of the argument leaves that gradients go to; these come first among the targets.
         tracked: The results that require grad.
         saved: What the graph saved, besides what the path made.
         occupancy: Of the recording's memory.
+        owner: The key of the forward, weakly.
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         order: Which results are computed from which.
         groups: The results that are freed together.
         repeats: The call may be made again without changing anything.
+
+    Attributes:
+        asked: Somebody has asked for gradients.
     """
 
     def __init__(

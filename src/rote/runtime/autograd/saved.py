@@ -33,6 +33,11 @@ class Saved(NamedTuple):
 
     Eager refuses a backward if one of these was modified in place since the forward. The recording has its
     own copies of arguments and results, and refuses all the same.
+
+    Attributes:
+        reads: Tensors made outside.
+        arguments: Numbers of argument leaves.
+        results: Numbers of results that require grad.
     """
 
     reads: list[SavedRead]

@@ -47,9 +47,8 @@ from .graph import (
     tagged,
     tracked_in,
 )
-from .occupancy import Occupancy
 from .saved import Saved, SavedRead
-from .walker import Owner
+from .walker import Occupancy, Owner
 
 WITHOUT_GRADIENT = "Write it under torch.no_grad(), as averages of parameters are, or write a detached value."
 UNDONATED = (

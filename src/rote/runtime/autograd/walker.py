@@ -6,8 +6,11 @@ Both are classes of a room above, which say what their methods do.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 from typing import Any, Protocol
+
+import torch
 
 from ...hazards.rules import Reason
 from ..arguments import Call
@@ -37,3 +40,26 @@ class Owner(Protocol):
     def open_walk(self, walk: GradientWalk, call: Call) -> Walker: ...
     def reaches(self, container: Any) -> bool: ...
     def refuse(self, why: Reason) -> None: ...
+
+
+class Occupancy:
+    """Whether a result that waits for its backward claims a recording's memory.
+
+    Attributes:
+        ended: Why the recording must not be replayed again, if a backward has changed what forward left.
+    """
+
+    def __init__(self) -> None:
+        self._token: weakref.ref[torch.Tensor] | None = None
+        self.ended: Reason | None = None
+
+    @property
+    def taken(self) -> bool:
+        """Whether a claim is alive, or the recording must not be replayed again."""
+        return self.ended is not None or (self._token is not None and self._token() is not None)
+
+    def take(self) -> torch.Tensor:
+        """Begin a claim; it lasts as long as the tensor that is returned."""
+        token = torch.empty(0, device="cpu")
+        self._token = weakref.ref(token)
+        return token

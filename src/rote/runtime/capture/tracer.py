@@ -10,10 +10,7 @@ One dispatch mode does three jobs, often one after the other in a single call:
 
 While observing and recording, every operation is compared with what earlier calls did at the same place
 (:class:`~..recording.tree.Node`). The first difference makes the call unsteady: it finishes correctly, but
-nothing of it is kept.
-
-The tracer does not see kernels that are launched past PyTorch's dispatcher. CUDA captures them all the same,
-but when a path is followed they run a second time.
+nothing is kept.
 """
 
 from __future__ import annotations

@@ -1,6 +1,5 @@
 """Kernels as text, compiled by other processes while the program goes on."""
 
 from .compilers import COMPILERS, Compilers, Job
-from .shelf import SHELVES, Shelf
-from .source import Binary, CompileFailure, KernelSource, Language, Programs
+from .source import SHELVES, Binary, CompileFailure, KernelSource, Language, Programs, Shelf
 from .worker import RefusedError, compiler_command

@@ -19,8 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ...base import CompileSettings, InternalError, in_one_line, read_compile_settings
 from .process import CompileProcess, Outcome
-from .shelf import SHELVES
-from .source import Binary, CompileFailure, KernelSource
+from .source import SHELVES, Binary, CompileFailure, KernelSource
 
 _SHORTEST_S, _LONGEST_S = 0.001, 0.02
 _PATIENCE_S = 5.0

@@ -1,17 +1,10 @@
 """The guard of a replay: the verdict of :class:`.guards.Guard`, in a few microseconds.
 
-A module has some ten containers and perhaps two slots that matter, and a guard over each slot costs the more
-the larger the model is. So the containers are asked whether they changed at all: a dict whose version is the
-recorded one holds what it held. That covers attributes, parameters, buffers, children, hooks and globals.
-Lists, closure cells, small sets and attributes with slots are words of memory as well
-(:mod:`..fingerprint.held`); other values that are compared by content are left. A dict that changes and yet
-holds what is under guard (a namespace in which other things happen) is looked into slot by slot from then on.
-
-A version says nothing about the tensors themselves, which may be given other memory where they lie
-(``.data = ...``). So they are read word by word, and the versions and lengths of containers with them
+``docs/call.md`` says what is read. A dict whose version is the recorded one holds what it held; a version
+says nothing about the tensors themselves, which may be given other memory where they lie (``.data = ...``),
+so they are read word by word, and the versions and lengths of containers with them
 (:mod:`..fingerprint.words`): two or three questions for a model of any kind, 0.5 us for four linear layers,
-where asking each for its address, its metadata and its version took 3 us. PyTorch's switches
-(:mod:`..arguments.switches`) are read with them. What cannot be read so is asked by name.
+where asking each for its address, its metadata and its version took 3 us.
 
 It is never the last word: where a version, an identity or a flag differs, the plain guard decides, and if
 that holds, the new versions are the recorded ones. So the two agree on every state.
@@ -60,7 +53,12 @@ asked by name 0.8 us."""
 
 
 class QuickGuard:
-    """Checks a guard, which decides in the end, and switches that have to hold as well."""
+    """Checks a guard, which decides in the end, and switches that have to hold as well.
+
+    Attributes:
+        words: Where the words of each stage are and what they were, if they are all there is to ask;
+            otherwise words that never match.
+    """
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
         self._guard = guard

@@ -166,6 +166,7 @@ class Choice:
     def spots(self, recording: Recording, call: Call, site: Site) -> tuple[Spot, ...] | Reason:
         """What a recording that is about to be made uses in place; or why nothing can be recorded.
 
+        Where a result may require grad, the graph needs what it saved until its backward, which the memory of
         arguments does not promise; then all of them are copied.
         """
         recording.track(keeps_graph=may_track(recording, call))

@@ -1,18 +1,8 @@
 """What keys have in common that differ in whole numbers and in sizes of tensors alone.
 
-The positions of a cache, or the lengths of a batch, are many keys, and each of them comes seldom. Their calls
-do the same at other lengths, as a rule. So once one of them is observed, the first call of the next one is
-recorded: it is compared with the other key's operations instead of its own, of which only whole numbers and
-sizes may differ (:mod:`...program.operations.likeness`). It also has to find the same memory outside, write
-the same arguments, and give a result of the same form.
-
-That shows what two calls of one key show: that nothing is initialised any more, and that operations come
-again. What the call reads is noted as ever, and a condition of its recording. Where keys differ in a number
-that calls may turn out not to depend on, one of them has to be recorded first: then one recording may do for
-all of them.
-
-A call that does something else counts as the first observation of its key. After ``MOST_VAIN`` of them in a
-row the keys are observed as others are.
+``docs/call.md`` says what is recorded then. One recorded call shows what two calls of one key show: that
+nothing is initialised any more, and that operations come again. Where keys differ in a number that calls may
+turn out not to depend on, one of them has to be recorded first: then one recording may do for all of them.
 """
 
 from __future__ import annotations

@@ -210,7 +210,11 @@ def is_readable(layout: Layout, tensor: torch.Tensor) -> bool:
 
 
 class NotedWords:
-    """Words of memory as they are at this moment. too."""
+    """Words of memory as they are at this moment.
+
+    The words of the first stage have to be there. If they are what they were, the next stage's are there,
+    too.
+    """
 
     def __init__(self, *stages: Sequence[int]) -> None:
         self.stages = tuple([stage(indices) for indices in stages])

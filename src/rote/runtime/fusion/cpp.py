@@ -13,8 +13,7 @@ import torch
 
 from ..backends.protocol import NAMES_OF_TYPES
 from ..compiling import KernelSource, Language
-from .body import Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
-from .elements import ELEMENTS
+from .body import ELEMENTS, Body, Calculated, Converted, Loaded, Picked, RealNumber, Value, WholeNumber
 from .positions import ElementPosition, Term
 
 NAME = "fused"

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import torch
 
-from .elements import bits_of
+from .body import bits_of
 from .rows import RowOrder
 
 FEW = 1 << 16

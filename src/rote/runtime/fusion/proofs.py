@@ -1,37 +1,26 @@
-"""Whether a kernel calculates an operation as PyTorch does, to the bit.
+"""Whether a kernel calculates an operation as PyTorch does, to the bit (``docs/design.md``).
 
-Each operation is held against the operator itself, alone, before a kernel may calculate it: the operator and
-a kernel of this one operation are given the same elements, on the device, in this process, so under its
-versions and settings. A result is equal if its bits are, or if both are no number: which one of the many a
-NaN is depends on the order of operands, and PyTorch's own kernels differ in that between the middle and the
-end of a tensor.
-
-*Proved* means one of four things:
+The operator and a kernel of this one operation are given the same elements, on the device, in this process,
+so under its versions and settings. A result is equal if its bits are, or if both are no number. *Proved*
+means one of four things:
 
 - all of its functions are defined to the bit (:mod:`.functions`), and its roundings stay where they are. Then
-  what is to be shown is that compilers have used the right instructions and PyTorch's kernels do what the
-  rule says; elements that would show another one are tried (:mod:`.hostile`).
+  elements that would show another instruction or another rule are tried (:mod:`.hostile`);
 - it normalizes a batch by statistics that are given (:data:`.rules.NORMALIZATIONS`). One of its functions on
   a GPU is not defined to the bit, but is one instruction: an inverse root. It is tried where it stands, at
-  each shape, with as many variances as show another instruction or another order of the others.
-- it adds up rows, in the order that is known (:mod:`.rows`). That does not depend on values, so what is to be
-  shown is that it is this one: rows of random elements, some of very different sizes, are added up, hundreds
-  or thousands for each shape. Other orders give other bits for them;
+  each shape, with as many variances as show another instruction or another order of the others;
+- it adds up rows, in the order that is known (:mod:`.rows`). That does not depend on values: rows of random
+  elements, some of very different sizes, are added up, hundreds or thousands for each shape. Other orders
+  give other bits for them;
 - it has one operand, all values of which were tried: 65,536 of 16 bits anywhere, and all 2**32 of 32 bits on
   a GPU.
 
-*Probed* is what was equal on eight million such elements, but not on all there are. It takes the user's word
-(``numerics="probed"``), and has to be equal on the recording's own elements as well, in each place
-(:meth:`OperationProof.pieces`). A probed operation has a signature, a verdict and a certificate of its own,
-so nobody takes it for a proved one.
-
-A kernel that calculates several operations calculates each as it does alone: no compiler may put two
-roundings into one (``-ffp-contract=off``, no fusion of products and sums in Triton), and a value is rounded
-to its type wherever PyTorch would have stored it.
+*Probed* is what was equal on eight million such elements, and has to be equal on the recording's own as well,
+in each place (:meth:`OperationProof.pieces`).
 
 PyTorch calculates most elements of a tensor as vectors, and what is left behind them one by one; on the host
 by other functions. So 65,536 elements are tried twice, side by side, and apart from one another, for which
-there are no vectors: on the host that told ``maximum`` of zeros with signs and ``rsqrt`` of 16 bits apart.
+there are no vectors.
 
 **What this does not see.** An operator whose result depends on where an element lies in some other way.
 """
@@ -46,8 +35,7 @@ from typing import Any
 import torch
 
 from ..program import NEW, Look, Number, Operand, Operation, Token
-from .body import Calculated, Converted
-from .elements import bits_of, is_short
+from .body import Calculated, Converted, bits_of, is_short
 from .hostile import FEW, HOSTILE, hard, hard_rows, hostile_like
 from .positions import Digit, digits_of
 from .rows import RowOrder

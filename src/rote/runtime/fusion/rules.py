@@ -1,21 +1,17 @@
 """How each operator is calculated: operands in which type, which function, rounded where.
 
-A rule says what PyTorch's kernels do, for the host and for a GPU. It is a claim. :mod:`.proofs` holds it
-against the operator itself before a kernel is used.
+A rule says what PyTorch's kernels do, for the host and for a GPU. It is a claim; :mod:`.proofs` holds it
+against the operator.
 
 What PyTorch does with types: operands are brought into their common type, then into the one in which that is
 calculated (32 bits for 16), and the result is rounded to its type. A number of Python's is taken at once in
 the type of the calculation by arithmetic, and rounded to the common type by comparisons, bounds and fills.
-
 Operators that multiply and add (``addcmul``, ``lerp``, ``add`` with ``alpha``) do so in one step, since the
-compilers of PyTorch's kernels make one rounding of two.
+compilers of PyTorch's kernels make one rounding of two. A batch is normalized in orders of which each device
+has one: that was found by trying those there are.
 
-A batch is normalized by statistics that are given as products and sums in one step each, in orders of which
-each device has one: that was found by trying those there are. A GPU calculates with all numbers of a channel
-for each element; the host makes a factor and a sum of them first.
-
-**What has no rule.** Sums along a dimension, but for rows on a GPU (:mod:`.rows`), and products: their
-order is the kernel's own. Conversions of real numbers to whole ones: they are undefined for some.
+**What has no rule.** Sums along a dimension, but for rows on a GPU (:mod:`.rows`), and products: their order
+is the kernel's own. Conversions of real numbers to whole ones: they are undefined for some.
 """
 
 from __future__ import annotations
@@ -28,7 +24,7 @@ import torch
 from ...base import float_bits
 from ..program import Look, Number, Operand, Operation, Token
 from . import functions as fn
-from .elements import ELEMENTS
+from .body import ELEMENTS
 from .functions import Function
 
 if TYPE_CHECKING:

@@ -15,6 +15,7 @@ import torch
 from ..backends.protocol import NAMES_OF_TYPES
 from ..compiling import KernelSource, Language, Programs
 from .body import (
+    ELEMENTS,
     Body,
     Calculated,
     Converted,
@@ -24,10 +25,10 @@ from .body import (
     Summed,
     Value,
     WholeNumber,
+    is_short,
     operands_of,
 )
 from .cpp import index_text, picked_text, within_texts
-from .elements import ELEMENTS, is_short
 from .rows import LANES_OF_WARP, SUMS, RowOrder
 from .rules import NoKernelError
 

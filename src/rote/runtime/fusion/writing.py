@@ -18,6 +18,7 @@ import torch
 from ...base import float_bits
 from ..program import Number, Operand, Operation, Origin, Token
 from .body import (
+    ELEMENTS,
     Body,
     Calculated,
     Converted,
@@ -27,9 +28,10 @@ from .body import (
     Summed,
     Value,
     WholeNumber,
+    calculated_in,
+    is_short,
     operands_of,
 )
-from .elements import ELEMENTS, calculated_in, is_short
 from .functions import DIVIDE, Function
 from .positions import Digit, ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 from .rows import RowOrder

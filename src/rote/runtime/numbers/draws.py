@@ -1,7 +1,8 @@
-"""Numbers that a call draws from random generators of Python and numpy, the global ones and others.
+"""Numbers that a call draws from random generators of Python and numpy (``docs/call.md``).
 
-code that draws from these generators: the state behind a traced call has to be that behind its draws alone.
-If the recording does not answer the call, the generators are put back.
+All are drawn when a call begins. Nobody can tell, since a recording has no other code that draws from these
+generators: the state behind a traced call has to be that behind its draws alone. If the recording does not
+answer the call, the generators are put back.
 
 What does not work: draws behind a read of a tensor's value, since other ways from there may draw otherwise;
 generators of classes of one's own, which may draw as they like.

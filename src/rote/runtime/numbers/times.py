@@ -1,7 +1,4 @@
-"""Numbers that a call reads from the clock, which are in what it leaves behind and returns, and nowhere else.
-
-No two calls read the same time, so nothing is compared with them. A replay reads the clock itself: what a
-call reads before its first operation when the call begins, everything else when the result is handed out.
+"""Numbers that a call reads from the clock, which are in what it leaves and returns (``docs/call.md``).
 
 What does not work: a time among the operands of an operation. The plain call that checks what is computed
 reads another one, so nobody could tell a right operand from a wrong one.

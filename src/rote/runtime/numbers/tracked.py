@@ -1,19 +1,11 @@
-"""The numbers of one traced call that are followed.
+"""The numbers of one traced call that are followed (``docs/call.md``).
 
-A number that a call is given, and that is known to change, is replaced by a copy (:mod:`.fresh`), and with it
-goes an expression. The copy lies where the number lay until the call is over, so all code finds it there,
-Python or C. What Python computes from it gets a larger expression. The numbers keep their types, so all code
-runs as it would; nobody but the notes of :mod:`..reads` knows which objects are followed.
-
-Whatever looks at a number in another way asks for its *outcome*: that its expression has this value is a
-condition of the recording then. So do comparisons, for their truth value. Where it is not known what looks,
-all numbers that the call was given are such conditions (:meth:`TrackedNumbers.stop`): then the call depends
-on them as on any state.
-
-What does not work: a subclass of ``float``. It needs no notes for arithmetic, but ``type(x)`` tells it,
-pickles differ, and numpy rounds ``float32 * x`` otherwise if ``x`` is no exact ``float``: the traced call
-itself is wrong. PyTorch's symbolic numbers carry an expression into C++, also through autograd. But where an
-operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever reads that reads it silently.
+A number that is known to change is replaced by a copy (:mod:`.fresh`), and with it goes an expression. The
+copy lies where the number lay until the call is over, so all code finds it there, Python or C. Whatever looks
+at a number in another way asks for its *outcome*: that its expression has this value is a condition of the
+recording then. Where it is not known what looks, all numbers that the call was given are such conditions
+(:meth:`TrackedNumbers.stop`): then the call depends on them as on any state. ``docs/design.md`` says what
+does not work.
 """
 
 from __future__ import annotations

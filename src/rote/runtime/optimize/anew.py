@@ -18,7 +18,10 @@ storage, and how to look at it. The storages are of four kinds:
   of ours store there at once. The alternative is to tell all readers of other addresses: then every holder of
   memory would have to be known here, and a stretch could not go back.
 
-To capture is to run once: on the host the operations run as they are captured, on CUDA the graph is launched
+To capture is to run once, so it takes place right after a replay of the stretch (``docs/design.md``).
+Equality is by construction, and looked at nevertheless: a kernel that the program does not know of, an
+operator that the table is wrong about, or a kernel that reads where its operands lie shows before anybody
+depends on it.
 
 Collectives are not issued for that, since other processes take no part in it. The replay has noted what each
 of them filled, and that is put where they fill it.
@@ -90,7 +93,7 @@ class Recapture:
 
     def __init__(
         self,
-        session: Session | RunningSession,
+        session: Session,
         short: ShortStretch,
         node: Node,
         modes: Mapping[int, KernelModes],
@@ -276,7 +279,7 @@ class Recapture:
             else:
                 self._operation(item, self._session)
 
-    def _operation(self, index: int, session: Session | RunningSession) -> None:
+    def _operation(self, index: int, session: Session) -> None:
         operation = self._short.effects.operations[index]
         modes, alternative = self._modes[index], self._alternatives.get(index)
         with _under(modes):
@@ -305,7 +308,7 @@ class Recapture:
             self._look_at(ran)
 
     def _call_of(
-        self, index: int, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
+        self, index: int, operation: Operation, tracked: Sequence[int], session: Session
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """What is called for an operation, and with what."""
         if not operation.is_of_aten:
@@ -313,7 +316,7 @@ class Recapture:
         return self._operands(operation, tracked, session)
 
     def _operands(
-        self, operation: Operation, tracked: Sequence[int], session: Session | RunningSession
+        self, operation: Operation, tracked: Sequence[int], session: Session
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         args, kwargs = operation.arguments(self._operand)
         func = operation.overload

@@ -1,18 +1,11 @@
 """Which alternatives stand for the operations of a stretch: by trying them in the graph that they run in.
 
-An alternative that is fast alone may be slow where caches are cold, or beside what runs at the same time. So
-versions of the whole stretch are captured, one after the other, and each is timed by whole replays against
-the one before it, as all tiers are (:mod:`..recording.contest`). Between two calls the one or the other list
-of steps is replayed, so every result is right.
-
-The first version has for each operation the first alternative that passes the gate. If it is slower as a
-whole, it goes as a whole. Then come versions that differ from the best one so far in operations of one kind:
-another alternative that passes, or the operator itself. What is not faster goes. The kinds with most
-operations come first, and nothing is tried that the ledger of the callable does not allow, nor more than
-``MOST_VERSIONS``, nor behind ``MOST_IN_VAIN`` that were not faster. Each version costs a run of the stretch
-(its gate) and a capture, in one call: for a policy of 6,000 operations that call takes seconds.
-
-Where nothing is timed (``keep=True``), the first version stays, and there are no others.
+Versions of the whole stretch are captured, and each is timed by whole replays against the one before it
+(:mod:`..recording.contest`). The first version has for each operation the first alternative that passes the
+gate. If it is slower as a whole, it goes as a whole. Then come versions that differ from the best one so far
+in operations of one kind, those with most operations first. Each costs a run of the stretch (its gate) and a
+capture, in one call: for a policy of 6,000 operations that call takes seconds. Where nothing is timed
+(``keep=True``), the first version stays.
 """
 
 from __future__ import annotations

@@ -1,21 +1,14 @@
 """Whether an alternative may stand for an operation: by its bits, or by how near the exact result it comes.
 
-The stretch runs once as it is, on the operands of the call that was just replayed. At each operation that
-has an alternative, both results are held against each other.
-
-*Near* (``numerics="near"``): against the exact result, which is calculated in 64 bits. The alternative passes
-if the root of its mean square error is not larger than the operator's own by more than a fiftieth (both end
-with the same rounding, which makes most of the error), if it is infinite or no number at the same places, and
-if it lies as the operator's result does.
-
-*Probed* (``numerics="probed"``): every bit has to be the operator's, in every place, and for hostile operands
-as well: all kinds of elements that an order of summation, a missing rounding, a test for infinity or a
-flushed denormal would show in (:mod:`..fusion.hostile`), in all operands at once, and in each alone. Whole
-numbers and truth values stay what they are: an index elsewhere would be an error.
+The stretch runs once as it is, on the operands of the call that was just replayed; ``docs/design.md`` says
+what is held against what. *Near* allows the root of the mean square error a fiftieth more than the operator's
+own (both end with the same rounding, which makes most of the error); infinities and NaN have to be at the
+same places. *Probed* wants every bit, with hostile elements in all operands at once, and in each alone. Whole
+numbers and truth values stay what they are: an index elsewhere would be an error. Kernels of an alternative
+are compiled first; where some are not there the stretch runs again once they are.
 
 **What this does not see.** Operands of other calls, but for edges that an alternative names itself and the
-hostile ones. An alternative should be at least as precise as its operator by how it calculates; the gate
-finds what is not so for the sizes at hand.
+hostile ones.
 """
 
 from __future__ import annotations

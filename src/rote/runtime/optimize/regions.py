@@ -1,12 +1,8 @@
-"""Cuts what is left of a stretch into groups that kernels calculate.
+"""Cuts what is left of a stretch into groups that kernels calculate (``docs/design.md``).
 
-Pointwise operations wait until somebody needs one of their results: an operation that no kernel can
-calculate, or the end of the segment. What comes in between and needs none of them runs first. So the
-operations between two matrix products are one group, also where those of several products are mixed. Nothing
-is written in between, so what they read is the same; random numbers are drawn in their order, since no such
-operation waits.
-
-An operation in place waits as well, as a value with a place (:mod:`.versions`).
+What comes between pointwise operations that wait, and needs none of them, runs first. Nothing is written in
+between, so what they read is the same; random numbers are drawn in their order, since no such operation
+waits. An operation in place waits as well, as a value with a place (:mod:`.versions`).
 """
 
 from __future__ import annotations

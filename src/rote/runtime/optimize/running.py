@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -30,11 +29,8 @@ class RanOperation(NamedTuple):
     result: Any
 
 
-class RunningSession:
+class RunningSession(Session):
     """Takes the place of a session: what it is given runs at once, into memory of its own."""
-
-    def begin(self, expected: int | None = None) -> None:
-        """Nothing is opened."""
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation."""
@@ -43,20 +39,6 @@ class RunningSession:
     def end(self) -> Segment | None:
         """Nothing was captured."""
         return None
-
-    def abort(self) -> None:
-        """Nothing was opened."""
-
-    def join(self) -> None:
-        """Nothing runs at the same time."""
-
-    def stream(self) -> AbstractContextManager[None]:
-        """The current stream."""
-        return nullcontext()
-
-    def fork(self) -> AbstractContextManager[None]:
-        """The current stream."""
-        return nullcontext()
 
     def launch(self, launch: KernelLaunch) -> None:
         """Launch a kernel."""
@@ -78,7 +60,7 @@ class _Handing(TorchDispatchMode):
 class AlternativeRunner:
     """Runs what an alternative consists of."""
 
-    session: Session | RunningSession
+    session: Session
     device: DeviceKernels
 
     def __call__(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

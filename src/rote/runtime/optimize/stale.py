@@ -1,11 +1,8 @@
-"""Results that are calculated again because memory is slower than calculating them.
+"""Results that are calculated again because memory is slower than calculating them (``docs/design.md``).
 
-An attention with few queries runs on a few multiprocessors, which wait for each piece of its mask. A mask
-that a loop makes once lies in the GPU's memory when the weights of a layer have passed through its cache;
-one that was made just now lies in the cache. Kernels calculate pointwise operations next to it anyway, so
-the mask is made again there.
-
-It is the operation of the program itself that runs again, where it stood, so its bits are the same.
+An attention with few queries runs on a few multiprocessors, which wait for each piece of its mask: so it is
+to lie in the cache. It is the operation of the program itself that runs again, where it stood, so its bits
+are the same.
 """
 
 from __future__ import annotations

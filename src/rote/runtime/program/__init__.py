@@ -16,7 +16,7 @@ from .generators import (
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
 from .graph import GivenNode, to_fx
-from .log import BackwardLog, Tally
+from .log import EAGER, PLAINLY, RECORDED, REPLAYED, BackwardLog, Result, Tally
 from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
@@ -58,7 +58,6 @@ from .placement import (
     span_of,
 )
 from .program import Ending, Program, Stretch, Way
-from .result import EAGER, PLAINLY, RECORDED, REPLAYED, Result
 from .storages import (
     EXTERNAL,
     INPUT,

@@ -125,6 +125,7 @@ class Generators:
     Below the dispatcher an operation gets another Python object over the same generator than the call has.
     So the call's object is noted above it.
 
+    Args:
         known: Generators that lived outside at earlier calls.
         ran: The states after draws of the call, by the number of the draw; the call may begin again.
         given: Generators that are arguments and may be others in each call, by the argument.

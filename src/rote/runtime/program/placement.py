@@ -5,6 +5,8 @@ that is cheap, and right wherever the caller's tensor lies. A *parameter or buff
 is used in place. *Another* tensor that is mutated is used in place if it is persistent (the observed call and
 the recorded one had the same storage: a KV cache); otherwise its new values are copied back.
 
+A recording that uses an argument in place holds the address. It fits a call only if a live tensor with the
+same metadata, which is in the key, lies at the same address of a storage with the same extent: a comparison
 of three numbers. Whose tensor it is makes no difference, since the recording reads and writes what the plain
 operations would. If a call's argument lies elsewhere, the guess was wrong. The call gets a recording that
 copies, and nothing more is guessed at this position, except for :data:`PLACES` more recordings for mutated

@@ -97,6 +97,7 @@ def is_uncapturable(graph: CompiledGraph) -> bool:
     """Whether no graph may hold a compiled region: it runs on two kinds of devices, or has graphs of its own.
 
     A region compiled for PyTorch's own CUDA graphs replays or records them when it is called. What is not
+    known counts as that. Nothing is computed on ``meta``, so it counts for nothing.
     """
     return len({*graph.device_types} - {"meta"}) > 1 or getattr(graph, "cudagraph_info", True) is not None
 

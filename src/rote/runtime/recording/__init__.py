@@ -1,7 +1,6 @@
 """A recording: its tree, its memory, where its arguments lie and how its results are handed out."""
 
 from .accesses import Accesses
-from .captured import CapturedSegment, CapturedStretch, KernelModes
 from .copies import Copies
 from .guard import StateGuard, reachable
 from .handing import (
@@ -30,4 +29,4 @@ from .tiers import (
     Tiers,
     TierTrial,
 )
-from .tree import ON_HOST, Branch, InFlight, Island, Node, Step
+from .tree import ON_HOST, Branch, CapturedSegment, CapturedStretch, InFlight, Island, KernelModes, Node, Step

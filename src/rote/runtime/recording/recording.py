@@ -9,6 +9,7 @@ the memory comes with a capture and goes with an eviction.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -38,12 +39,35 @@ from ..reads.trace import Noted, Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
-from .eviction import Evictions
 from .gradients import FoundGradients, ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
 from .tree import ON_HOST, Branch, Island, Node
+
+LONGEST_PAUSE = 32
+"""Calls that a recording evicted again and again waits before it is made once more."""
+
+
+@dataclass
+class Evictions:
+    """The evictions of one recording."""
+
+    count: int = 0
+    why: str | None = None
+    pause: int = 0
+
+    def add(self, why: str) -> None:
+        """The recording was evicted. It is made again at once the first time, and later each further time."""
+        self.count += 1
+        self.why = why
+        self.pause = min(2 ** (self.count - 1), LONGEST_PAUSE) - 1
+
+    def waits(self) -> bool:
+        """Whether the call that would record it again runs eagerly instead."""
+        self.pause -= 1
+        return self.pause >= 0
+
 
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""

@@ -148,6 +148,7 @@ class TierTrial:
     """What was timed in the place of what was there before.
 
     Attributes:
+        tier: What is new: operations left out (``"exact"``), kernels (``"fused"``), what is ``"probed"`` or
             ``"near"``.
         what: What it differs in from the tier before, if it is of the same kind.
         figures: Both times; None if nothing was measured.

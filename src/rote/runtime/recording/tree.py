@@ -1,18 +1,24 @@
 """The tree of a recording: segments and islands, joined by the values the host saw.
 
 A node is a stretch of a call without a host read. Its operations are known from observation; once recorded it
+also has steps that replay them. It ends either in a branch (the host reads a value or a shape, and each value
+leads to another node) or in a leaf (the callable returned). The same tree holds what was only observed and
+what was recorded: a node is recorded when it has been observed often enough, so a value seen once costs
+nothing but the observation.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ...base import Site
 from ...hazards.rules import Reason
+from ..arguments import read_switches
 from ..autograd import Backward
 from ..backends.protocol import ResultSizeError, Segment, refill
 from ..operators import is_region_named
@@ -23,6 +29,7 @@ from ..program import (
     GradientEffect,
     Looks,
     Operation,
+    Origin,
     Program,
     Reseed,
     Stretch,
@@ -32,7 +39,54 @@ from ..program import (
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..pytorch import LeftForwards
-from .captured import CapturedStretch
+
+
+class KernelModes(NamedTuple):
+    """What kernels look at besides their operands.
+
+    Attributes:
+        grad: Grad mode; some kernels choose their arithmetic by it.
+        tracked: Which of the tensor operands require grad, in grad mode; some kernels choose by that, too.
+    """
+
+    grad: bool
+    inference: bool
+    dtype: torch.dtype
+    switches: tuple[Any, ...]
+    tracked: tuple[int, ...]
+
+    @classmethod
+    def now(cls, operands: Sequence[torch.Tensor] = ()) -> KernelModes:
+        """Those of this thread, for an operation on these tensors."""
+        grad = torch.is_grad_enabled()
+        modes = grad, torch.is_inference_mode_enabled(), torch.get_default_dtype()
+        tracked = [number for number, each in enumerate(operands) if each.requires_grad] if grad else []
+        return cls(*modes, read_switches(), tuple(tracked))
+
+
+@dataclass(frozen=True)
+class CapturedSegment:
+    """One segment of a stretch.
+
+    Attributes:
+        modes: The operations that were captured into it, by index, each with the modes that it ran under.
+    """
+
+    segment: Segment
+    modes: Mapping[int, KernelModes]
+
+
+@dataclass(frozen=True)
+class CapturedStretch:
+    """The segments of a recorded stretch, and the memory that was there when it ended.
+
+    Attributes:
+        storages: Storages that were made outside or in the call, by origin, not kept alive: whatever reads
+            the memory of the recording besides its segments keeps it alive.
+    """
+
+    segments: tuple[CapturedSegment, ...]
+    storages: Mapping[Origin, weakref.ref[torch.UntypedStorage]]
 
 
 @dataclass(eq=False)

@@ -6,6 +6,7 @@ reads on the way. Where a value leads nowhere recorded, the caller of :func:`rep
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -14,10 +15,48 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..autograd import Backward
-from ..backends.protocol import Backend, refill
+from ..backends.protocol import Backend, Timing, refill
 from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
-from ..recording import Node, Own, Recording, StaticInputs, hand_out
-from .clock import STEP_CLOCK
+from ..recording import ON_HOST, Branch, Node, Own, Recording, StaticInputs, Step, hand_out
+
+
+class TimedStep(NamedTuple):
+    """A step of a replay, with what it took."""
+
+    node: Node
+    step: Step | Branch
+    timing: Timing
+    operations: list[tuple[str, float]]
+
+
+class ReplayClock:
+    """Times the steps of the replays that are made in its context, see :data:`STEP_CLOCK`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self.steps: list[TimedStep] = []
+
+    def run(self, node: Node, step: Step) -> None:
+        """Run a step."""
+        timing, operations = self._backend.start_timing(), list[tuple[str, float]]()
+        if isinstance(step, ON_HOST):
+            step.replay()
+        else:
+            operations = step.replay_timed()
+        timing.stop()
+        self.steps.append(TimedStep(node, step, timing, operations))
+
+    def read(self, node: Node, branch: Branch) -> tuple[Any, list[Any]]:
+        """Read what the host reads at the end of a stretch."""
+        timing = self._backend.start_timing()
+        found = branch.read()
+        timing.stop()
+        self.steps.append(TimedStep(node, branch, timing, []))
+        return found
+
+
+STEP_CLOCK: ContextVar[ReplayClock | None] = ContextVar("rote_clock", default=None)
+"""What times replays in this context."""
 
 
 class Replayed(NamedTuple):

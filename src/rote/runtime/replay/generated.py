@@ -19,13 +19,16 @@ recording, which lets go of it when released.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 import torch
+from torch.profiler import record_function
 
-from ...base import InternalError
+from ...base import EnvironmentError_, InternalError
 from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branches, tracing
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
@@ -38,9 +41,72 @@ from ..recording import (
     write_parts,
     write_together,
 )
-from .counts import Counting, KeyCounts
 from .general import repeats, result_of
-from .ranges import Range
+
+Range = Callable[[], AbstractContextManager[Any]]
+"""Makes the range of one replay."""
+
+
+def range_of(kind: str, name: str) -> Range | None:
+    """What names the replays of a callable; None where nothing does.
+
+    Args:
+        kind: ``"profiler"`` for ``torch.profiler``, ``"nvtx"`` for Nsight Systems, or ``"off"``.
+
+    Raises:
+        EnvironmentError_: This build of PyTorch has no NVTX.
+    """
+    if kind == "off":
+        return None
+    if kind == "profiler":
+        return partial(record_function, f"rote: {name}")
+    if torch.version.cuda is None:
+        raise EnvironmentError_("ranges='nvtx' needs a build of PyTorch for CUDA; ranges='profiler' does not")
+    return partial(_nvtx_range, f"rote: {name}")
+
+
+@contextmanager
+def _nvtx_range(name: str) -> Generator[None]:
+    """A range of that name as it is; PyTorch's own would take braces in it for places to fill."""
+    torch.cuda.nvtx.range_push(name)
+    try:
+        yield
+    finally:
+        torch.cuda.nvtx.range_pop()
+
+
+class Counting(Protocol):
+    """What counts calls, and those of them that were replayed."""
+
+    calls: int
+    replayed: int
+    due: bool
+
+
+class Counts:
+    """What a wrapper counts at every call."""
+
+    __slots__ = ("calls", "due", "replayed")
+
+    def __init__(self) -> None:
+        self.calls = self.replayed = 0
+        self.due = False
+
+
+class KeyCounts:
+    """What is counted of one key, and read by the functions that are generated for it.
+
+    Attributes:
+        lessons: The calls that were more than a replay, or were to be.
+        dead: An argument that is a part of the key has died: no call has this key any more.
+    """
+
+    __slots__ = ("calls", "dead", "lessons")
+
+    def __init__(self) -> None:
+        self.calls = self.lessons = 0
+        self.dead = False
+
 
 General = Callable[[Recording, Call, FrameType], Result]
 """The general path of a key: replays a recording whose guard has held, or goes on from there."""

@@ -18,28 +18,95 @@ What this cannot do is name an operation whose result depends on the place of it
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import zip_longest
 from typing import Any, NamedTuple
 
 import torch
 
-from ...base import Site, traceback_site
+from ...base import Site, traceback_site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, Rule, reason
 from ..arguments import Call
 from ..autograd.graph import line_that_changes
 from ..backends.protocol import Backend
-from ..capture import Observation, Plan, TracedCall
+from ..capture import Observation, Plan, TracedCall, Tracer
 from ..engine import Specialization
-from ..program import REPLAYED, Operation
+from ..operators import composite_call, facts_of, tensors_of, written_operands
+from ..program import REPLAYED, Operation, mode_below, results_of
+from ..pytorch import DispatchMode, resolve_lazily
 from ..recording import Node, Recording
 from ..state import ExecutedCode
 from .mismatch import Mismatch, compare_tensors, same_leaves
 from .plain import plainly
 from .surface import Moment, Surface
-from .witness import Witnessed
+
+_lift = torch.ops.aten.lift_fresh.default
+
+
+class Witness(DispatchMode):
+    """Keeps a copy of each tensor that an operation writes, and the operation's name and line.
+
+    The copies are operations themselves, so a recording made below includes them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[str, Site]] = []
+        self.values: list[torch.Tensor] = []
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        resolve_lazily()
+        if not isinstance(func, torch._ops.OpOverload) or func is _lift or _recorder_at_work():
+            return func(*args, **kwargs)
+        facts = facts_of(func)
+        parts = composite_call(func) if torch.is_inference_mode_enabled() else None
+        if parts is not None:
+            with self:  # as in the tracer: they come back here, one by one
+                return parts(*args, **kwargs)
+        out = func(*args, **kwargs)
+        operands = tensors_of(args, kwargs)
+        for tensor in (*written_operands(facts, args, kwargs), *_made(out, operands)):
+            if tensor.layout is torch.strided and not tensor.is_meta and tensor.numel():
+                self.seen.append((facts.name, user_site()))
+                self.values.append(tensor.clone())
+        return out
+
+
+def _recorder_at_work() -> bool:
+    """Whether a tracer below works on host data; its operations are no part of the call."""
+    below = mode_below()
+    return isinstance(below, Tracer) and below.cursor.suspended
+
+
+def _made(out: Any, operands: list[torch.Tensor]) -> Iterator[torch.Tensor]:
+    """Results in memory of their own."""
+    known = {tensor.untyped_storage()._cdata for tensor in operands if tensor.layout is torch.strided}
+    for part in results_of(out)[1]:
+        strided = isinstance(part, torch.Tensor) and part.layout is torch.strided
+        if strided and part.untyped_storage()._cdata not in known:
+            yield part
+
+
+class Witnessed:
+    """A callable under a witness, and the operation's name and line for each tensor of its last result."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        self.seen: list[tuple[str, Site]] = []
+
+    def __call__(self, *args: Any, **kwargs: Any) -> list[torch.Tensor]:
+        """Call it; returns copies of all that operations wrote, in order."""
+        witness = Witness()
+        with witness:
+            self._function(*args, **kwargs)
+        self.seen = witness.seen
+        return witness.values
+
 
 ATTEMPTS = 8
 """Calls after which a fresh recording has to replay."""

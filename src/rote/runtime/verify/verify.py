@@ -1,23 +1,15 @@
 """The self-check: some replayed calls also run plainly, and everything that a user can see is compared.
 
-The steps of a checked call:
-
-3. Everything is put back, and the callable runs plainly, in the caller's modes and with the caller's tensors,
-   without tracer, function mode or graph. Its writes are noted as in a traced call. Wrappers inside are plain
-   calls. Autocast's cache of cast weights is emptied around it, as around a recording: it would outlive the
-   call and hide the put-back weights. Version counters stay as the replay left them, for a later backward of
-   the caller.
-4. Compared are the result (values, shapes, strides, shared memory, attributes set on tensors), the arguments,
-   the external tensors written, every gradient slot, the random generators, and whether the plain call wrote
-   a tensor, or changed Python state or a mode that the replay left alone. Python state is the state under
-   guard, and all that the code of the plain call wrote and left changed.
-5. If all is equal, the state after the replay is put back. If not, the state after the plain call stays, the
-   key runs eagerly from then on, the other recordings of the callable are released, :mod:`.locate` looks for
-   the operation, and ``VerificationError`` is raised.
+``docs/design.md`` has the steps, what a check costs and what it cannot see. Of the plain call: wrappers
+inside are plain calls, too. Autocast's cache of cast weights is emptied around it, as around a recording: it
+would outlive the call and hide the put-back weights. Version counters stay as the replay left them, for a
+later backward of the caller. Python state is the state under guard, and all that the code of the plain call
+wrote and left changed. After a difference the key runs eagerly, and the other recordings of the callable are
+released.
 
 Backward passes through recorded calls are checked in the same way, by a count of their own: the replayed walk
 of the recorded graph is compared with a walk by autograd, gradient by gradient. Without memory for the copies
-a call is not checked, and a warning is logged. ``docs/design.md`` says what a check costs and cannot see.
+a call is not checked, and a warning is logged.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ import torch
 
 from rote.base.errors import InternalError
 from rote.runtime.backends.host.backend import HostBackend
+from rote.runtime.backends.host.segment import TRANSITIONS, SessionState, SessionStep, after
 from rote.runtime.backends.host.session import HostSession
-from rote.runtime.backends.host.states import TRANSITIONS, SessionState, SessionStep, after
 
 
 @pytest.mark.parametrize("state", SessionState)

@@ -5,6 +5,7 @@ from .contexts import Contexts
 from .graph import (
     GradientWalk,
     Node,
+    SavedNumber,
     adds_up,
     contexts_of,
     ending_at,
@@ -14,10 +15,9 @@ from .graph import (
     newest_age,
     nodes_below,
     older_node,
+    seeds_on_host,
 )
 from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below
 from .metadata import Metadata, tagged
-from .numbers import SavedNumber
 from .pinpoint import line_that_calls, line_that_changes, line_that_reads
-from .seeds import seeds_on_host
 from .views import Tracked, copied_together, related, shared_results, tracked_in, view_of

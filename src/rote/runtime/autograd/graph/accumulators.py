@@ -1,7 +1,8 @@
 """Parameters of a recorded call stand for themselves: the recorded graph ends in leaves of its own.
 
-a backward runs code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved
-(adjoint methods do), and those are leaves of the recorded graph.
+``docs/design.md`` says how and why. The aliases stand for their parameters once more while a backward runs
+code of a ``torch.autograd.Function``: that may ask for gradients of parameters which it saved (adjoint
+methods do), and those are leaves of the recorded graph.
 
 Parameters with hooks are left alone, since hooks belong to the tensor that is set aside, and so are those
 whose gradient is of another dtype or shape than they are, which no alias takes. Hooks on the node

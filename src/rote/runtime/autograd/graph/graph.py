@@ -1,10 +1,17 @@
-"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive."""
+"""The autograd graph below a call's results: where gradients go, and what the graph keeps alive.
+
+Attention's memory-efficient kernel returns its seed and offset on the host in eager, on the device in a
+capture, and its backward reads them in the same way: outside of a capture it dereferences them on the host. A
+recorded forward that is walked back by plain autograd has them on the device, so they are copied to the host
+first (seen in torch 2.11; a crash without it).
+"""
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
 from functools import partial
 from operator import call
 from typing import Any, cast
@@ -13,13 +20,57 @@ import torch
 from torch.autograd.function import BackwardCFunction
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
+from ...numbers import Computed
+from ...operators import facts_of
 from ...program import history_of, node_age
-from ...pytorch import has_memory, is_wrapped
+from ...pytorch import DispatchMode, has_memory, is_wrapped, resolve_lazily
 from .accumulators import ParameterAliases
 from .contexts import Contexts
-from .numbers import SavedNumber
 from .packing import Gradients, Packing, pack, unpack
-from .seeds import HostSeeds
+
+
+def seeds_on_host(
+    func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The operands of an operation that runs outside of a capture."""
+    if not isinstance(func, torch._ops.OpOverload) or "seeds" not in (row := facts_of(func).row):
+        return args, kwargs
+    seeds = row["seeds"].split()
+    names = [argument.name for argument in func._schema.arguments]
+    moved = tuple(value.cpu() if name in seeds else value for name, value in zip(names, args, strict=False))
+    return moved, {name: value.cpu() if name in seeds else value for name, value in kwargs.items()}
+
+
+class HostSeeds(DispatchMode):
+    """Mode in which the graph of a recorded call can be walked by plain autograd."""
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        resolve_lazily()
+        args, kwargs = seeds_on_host(func, args, kwargs or {})
+        return func(*args, **kwargs)
+
+
+@dataclass(frozen=True)
+class SavedNumber:
+    """A number that changes from call to call, where the graph keeps it: autograd makes a tensor of it.
+
+    Attributes:
+        node: The node of the graph, by its name and its place in the order in which nodes were made.
+        operand: The number, as the operation of the node calls it.
+        memory: That tensor, of no dimensions, on the host, as an array over its memory.
+    """
+
+    node: tuple[str, int]
+    operand: str
+    memory: Any
+    number: Computed
+
+    def write(self) -> None:
+        """Have the graph keep that of this replay. Autograd is not told, as of nothing that replays write."""
+        self.memory[...] = self.number.value
+
 
 Node = Any
 """A ``grad_fn``."""

@@ -3,6 +3,7 @@
 The host runs every operation, so it could record a host read or a data-dependent shape, and replay nonsense.
 It refuses them as a CUDA capture does, with the same error class: what is captured here is captured there.
 Tensors without plain strided memory are refused because a recording names memory by storage.
+
 Where this is laxer than CUDA: storing one number through a Boolean mask is captured there if the number is on
 the CPU (PyTorch turns the store into ``masked_fill``); here all numbers look alike.
 """

@@ -1,23 +1,76 @@
-"""A captured segment on the host: its entries until the recording is finished, then what replays them."""
+"""A captured segment on the host: its entries until the recording is finished, then what replays them.
+
+The states of a session:
+
+    IDLE --begin--> OPEN --end--> IDLE --finish--> FROZEN --release--> RELEASED
+
+``abort`` and ``release`` are allowed everywhere, so that an ``except`` branch need not know how far it got.
+Only a FROZEN session replays.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from enum import Enum
 from typing import NoReturn
 
 import torch
 
 from ....base import InternalError
 from ...pytorch import undispatched, unseen_functions
-from ..protocol import CopyingSegment
+from ..protocol import Segment
 from .program import Modes, Program, ReplayStep, run_timed
 from .tape import Entry
 from .torch_private import mode_counters
 
+
+class SessionState(Enum):
+    """Where a session is in its life."""
+
+    IDLE = "no segment open"
+    OPEN = "a segment open"
+    FROZEN = "finished"
+    RELEASED = "released"
+
+
+class SessionStep(Enum):
+    """What can happen to a session."""
+
+    BEGIN = "begin"
+    RUN = "run"
+    END = "end"
+    ABORT = "abort"
+    FINISH = "finish"
+    RELEASE = "release"
+
+
+_IDLE, _OPEN, _FROZEN, _RELEASED = SessionState
+_BEGIN, _RUN, _END, _ABORT, _FINISH, _RELEASE = SessionStep
+
+TRANSITIONS: dict[SessionState, dict[SessionStep, SessionState]] = {
+    _IDLE: {_BEGIN: _OPEN, _ABORT: _IDLE, _FINISH: _FROZEN, _RELEASE: _RELEASED},
+    _OPEN: {_RUN: _OPEN, _END: _IDLE, _ABORT: _IDLE, _RELEASE: _RELEASED},
+    _FROZEN: {_ABORT: _FROZEN, _RELEASE: _RELEASED},
+    _RELEASED: {_ABORT: _RELEASED, _RELEASE: _RELEASED},
+}
+
+
+def after(state: SessionState, step: SessionStep) -> SessionState:
+    """The state that follows, or an error that changes nothing."""
+    following = TRANSITIONS[state].get(step)
+    if following is None:
+        allowed = ", ".join(each.value for each in TRANSITIONS[state])
+        raise InternalError(
+            f"host session: {step.value}() was called with {state.value}; allowed here: {allowed}. "
+            "This is a bug in rote; please report it."
+        )
+    return following
+
+
 Steps = Sequence[tuple[Modes, ReplayStep]]
 
 
-class HostSegment:
+class HostSegment(Segment):
     """A run of captured operations with fixed addresses."""
 
     __slots__ = ("_dispatches", "_functions", "_names", "_program", "_steps", "entries", "operations")
@@ -44,12 +97,6 @@ class HostSegment:
         """:meth:`replay`, with name and seconds of each operation."""
         with torch.autocast("cpu", enabled=False), unseen_functions(), undispatched():
             return list(zip(self._names, run_timed(self._steps), strict=True))
-
-    def with_copies(
-        self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
-    ) -> CopyingSegment | None:
-        """None: a copy is an operation like any other here."""
-        del inputs, outputs
 
     def freeze(self, program: Program, steps: Steps, names: Sequence[str]) -> None:
         """Take the function that replays the segment, its steps and their names; let go of the entries."""

@@ -14,8 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Hashable
 from itertools import chain
 from typing import Any
 
@@ -27,9 +26,9 @@ from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, 
 from ..protocol import (
     OWNING,
     Aliases,
-    CapturedCollective,
     KernelLaunch,
     NumberCell,
+    Session,
     check_apart,
     first_line,
     holds,
@@ -43,8 +42,7 @@ from .operations import Catalog
 from .pool import HostPool, Lease
 from .program import program
 from .refusals import check_call, check_operation
-from .segment import HostSegment
-from .states import SessionState, SessionStep, after
+from .segment import HostSegment, SessionState, SessionStep, after
 from .storages import Block, SessionStorages
 from .tape import Entry, LaunchEntry, Tape, look_at
 from .torch_private import OpOverload, mode_counters
@@ -53,7 +51,7 @@ _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
 _OPEN = SessionState.OPEN
 
 
-class HostSession:
+class HostSession(Session):
     """A recording on CPU tensors. Used under the backend's lock."""
 
     def __init__(
@@ -87,9 +85,6 @@ class HostSession:
         self.state = after(self.state, SessionStep.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)
-
-    def expect(self, collective: CapturedCollective) -> None:
-        """Collectives are not captured here."""
 
     def run(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run one ATen operation, capture it into the open segment, and return what it returned.
@@ -208,35 +203,6 @@ class HostSession:
         if self._lease is not None:
             self._pool.give_back(self._lease)
             self._lease = None
-
-    def let_go(self, storages: Iterable[torch.UntypedStorage]) -> None:
-        """They keep the memory that they have: it is given to nobody else."""
-
-    def stream(self, *, operations_alone: bool = False) -> AbstractContextManager[None]:
-        """Nothing to enter: the host has no streams."""
-        return nullcontext()
-
-    @property
-    def captures_all(self) -> bool:
-        """There is but one way: what no mode sees runs at once."""
-        return True
-
-    def capture_all(self) -> None:
-        """Nothing to do."""
-
-    def come_home(self) -> None:
-        """No operation comes from elsewhere: the host has no streams."""
-
-    def aside(self) -> AbstractContextManager[None]:
-        """Nothing to enter: operations always run at once."""
-        return nullcontext()
-
-    def fork(self) -> AbstractContextManager[None]:
-        """Nothing to enter: operations run one after the other."""
-        return nullcontext()
-
-    def join(self) -> None:
-        """Nothing to wait for."""
 
 
 def _unseen(call: Callable[..., Any], *args: Any) -> Any:

@@ -4,6 +4,7 @@ A tensor whose storage a captured operation made is a :class:`TapePlace`: block,
 It becomes memory only when the recording is finished and it is known what outlived it. Every other tensor
 (input, parameter, constant, result of an island) is held through an alias: same storage, own metadata, so
 that ``t_()``, ``resize_()`` or ``.data =`` on the caller's tensor cannot bend the recording. For arguments
+used in place the alias does not own the memory (:mod:`..protocol.aliases`).
 
 Not written down are views (static memory, once aliased, stays aliased), ``empty`` and its kin (they only make
 memory), changes of metadata (places are taken after an operation ran, so they contain them), and operations

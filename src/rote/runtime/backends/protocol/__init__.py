@@ -9,10 +9,16 @@ from .base import (
     CopyingSegment,
     Launch,
     Lock,
+    NumberCell,
     OwnStreams,
     Segment,
     Session,
     Sharing,
+    Timing,
+    first_line,
+    holds,
+    is_shortage,
+    replaced,
     unwaited,
 )
 from .kernels import (
@@ -25,7 +31,4 @@ from .kernels import (
     check_kernel,
     check_launch,
 )
-from .numbers import NumberCell, holds, replaced
-from .shortage import first_line, is_shortage
-from .timing import Timing
 from .torch_private import raw_call

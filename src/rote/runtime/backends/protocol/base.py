@@ -17,15 +17,78 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from time import perf_counter
 from typing import Any, Protocol
 
 import torch
 
-from ....base import Site
+from ....base import MemoryShortageError, Site
 from ...compiling import Binary
 from .aliases import OWNING, Aliases
 from .kernels import KernelLaunch, LoadedKernel
-from .timing import Timing
+
+
+class NumberCell:
+    """Where the replays of a segment find a number.
+
+    It stands for the number among the operands that :meth:`.Session.run` is given, or in a list of numbers
+    there, on devices with the capability ``captures_numbers``, and among those of an operation that runs
+    between two segments. The operation takes the number that lies here when it runs.
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def fill(self, value: Any) -> None:
+        """The next replay has another number, of the same type."""
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"{self.value!r}, for now"
+
+
+def holds(kind: type, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an operand, or a member of a list among the operands, is of a kind."""
+    return any([
+        type(each) is kind or (type(each) is list and any([type(part) is kind for part in each]))
+        for each in (*args, *kwargs.values())
+    ])  # fmt: skip
+
+
+def replaced(
+    kind: type, name: str, args: Iterable[Any], kwargs: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Operands with an attribute of each that is of a kind in its place, in lists as well."""
+
+    def other(operand: Any) -> Any:
+        if type(operand) is list:
+            return [getattr(each, name) if type(each) is kind else each for each in operand]
+        return getattr(operand, name) if type(operand) is kind else operand
+
+    return tuple([other(each) for each in args]), {key: other(each) for key, each in kwargs.items()}
+
+
+class Timing:
+    """What one call costs, from its making on. This one is for a device that queues nothing."""
+
+    __slots__ = ("_seconds", "_start")
+
+    def __init__(self, spent: float = 0.0) -> None:
+        self._seconds = 0.0
+        self._start = perf_counter() - spent
+
+    def stop(self) -> None:
+        """The call has returned. Does not wait for the device."""
+        self._seconds = perf_counter() - self._start
+
+    def seconds(self) -> float | None:
+        """The larger of the host's time and the device's; None while the device is not done.
+
+        The device's is the time from the end of the work queued before the call to the end of its own.
+        """
+        return self._seconds
 
 
 @dataclass(frozen=True)
@@ -104,10 +167,7 @@ class CopyingSegment(Protocol):
 class Segment(Protocol):
     """A run of captured operations with fixed addresses."""
 
-    @property
-    def operations(self) -> int:
-        """Number of captured operations."""
-        ...
+    operations: int
 
     def replay(self) -> None:
         """Run the operations again, on the current stream, into the same memory."""
@@ -125,11 +185,14 @@ class Segment(Protocol):
             inputs: Tensors to be filled, dense and not empty, on the device.
             outputs: Tensors to be copied, likewise.
         """
-        ...
+        return None
 
 
 class Session(Protocol):
-    """One recording in progress. Not reentrant, used under the backend's lock."""
+    """One recording in progress. Not reentrant, used under the backend's lock.
+
+    What it has to say of streams here is right where nothing is queued.
+    """
 
     def begin(self, expected: int | None = None) -> None:
         """Open a segment, of at most so many operations if that is known."""
@@ -178,7 +241,7 @@ class Session(Protocol):
     @property
     def capturing(self) -> bool:
         """Whether a segment is open."""
-        ...
+        return False
 
     def abort(self) -> None:
         """Throw the open segment away and restore stream, random state and allocator. Idempotent."""
@@ -192,7 +255,7 @@ class Session(Protocol):
 
     def regions(self) -> tuple[Hashable, ...]:
         """The regions of memory that the recording lies in; see :meth:`Backend.regions`."""
-        ...
+        return ()
 
     def release(self) -> None:
         """Give all memory of the recording back. Its segments must not be replayed again. Idempotent."""
@@ -210,34 +273,33 @@ class Session(Protocol):
             operations_alone: On a GPU, the callable stays on the stream of its caller, and operations alone
                 are captured. Otherwise it runs on the stream that is captured, with all that it launches.
         """
-        ...
+        return nullcontext()
 
     @property
     def captures_all(self) -> bool:
         """Whether all is captured that the callable launches, and not operations alone."""
-        ...
+        return True
 
     def capture_all(self) -> None:
         """From now on all is. No segment is open."""
 
     def come_home(self) -> AbstractContextManager[Any] | None:
         """What an operation of that callable runs in, if another stream than the call's is current."""
-        ...
+        return None
 
     def aside(self) -> AbstractContextManager[Any]:
         """A context in which operations run at once although a segment is open."""
-        ...
+        return nullcontext()
 
     def fork(self) -> AbstractContextManager[Any]:
         """A context whose operations may run while those captured behind it run, up to :meth:`join`.
 
         No memory that either of them uses may be given back before that.
         """
-        ...
+        return nullcontext()
 
     def join(self) -> None:
         """What is captured from now on runs after what was captured in :meth:`fork`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -387,3 +449,23 @@ def unwaited(backend: Backend) -> Generator[None]:
         yield
     finally:
         backend.tracing = before
+
+
+_TEXTS = (
+    "can't allocate memory",
+    "cuda error: out of memory",
+    "cuda out of memory",
+    "cublas_status_alloc_failed",
+)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether an allocation failed: an error of its own, or a ``RuntimeError`` with a known text."""
+    if isinstance(error, (torch.OutOfMemoryError, MemoryError, MemoryShortageError)):
+        return True
+    return isinstance(error, RuntimeError) and any(text in str(error).lower() for text in _TEXTS)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an exception's text; its class if it has none."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]

@@ -27,6 +27,7 @@ def raw_call(op: Any) -> Callable[..., Any]:
 def storage_over(storage: torch.UntypedStorage) -> torch.UntypedStorage:
     """Another storage over the same memory that does not keep it alive.
 
+    Where PyTorch offers none it is the storage itself: right as well, but a recording then keeps memory that
     it reads in place until the recording is released.
     """
     if _from_pointer is None:

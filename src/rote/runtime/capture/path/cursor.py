@@ -178,7 +178,11 @@ class Cursor:
         self.recorder.start(self.node)
 
     def stray(self) -> None:
-        """A recorded call has come to a stretch that is not known well enough to be recorded."""
+        """A recorded call has come to a stretch that is not known well enough to be recorded.
+
+        Raises:
+            RestartError: It must not go on on copies of the arguments.
+        """
         if self._careful:
             self.strayed = True
             raise RestartError("code that has not run yet is not run on copies of the arguments")

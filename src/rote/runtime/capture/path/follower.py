@@ -21,6 +21,7 @@ class Follower:
             next branch, whose value is then read.
         stop: Where following ends instead.
 
+    Attributes:
         path: Values of the branches still to be followed.
         memory: The storages that the recording of the path holds, by number.
     """

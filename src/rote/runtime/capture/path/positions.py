@@ -1,10 +1,8 @@
 """A tensor is written at a position that changes: ``cache[:, position] = new``.
 
-A view whose place changes is nothing that a recording can hold: its memory, and what shares it, would differ
-from replay to replay. What is written through it can be written without it, by an index on the device. Where
-types are equal and nothing overlaps numbers are only copied, so memory has the same bits. It is done for
-positions that are followed, and by the calls that check what those have shown.
-
+A view whose place changes is nothing that a recording can hold. What is written through it can be written by
+an index on the device: where types are equal and nothing overlaps numbers are only copied, so memory has the
+same bits. It is done for positions that are followed, and by the calls that check what those have shown.
 Reading is in :mod:`.taken`.
 """
 

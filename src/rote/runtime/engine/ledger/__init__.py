@@ -8,11 +8,15 @@ from .ledger import (
     FIRST_WORK_S,
     FOR_WORK,
     FREE_AHEAD,
+    FREE_CALLS,
+    FREE_IN_PARTS,
     FREE_KEYS,
     FREE_LESSONS,
+    FREE_MISSES,
     FREE_PART_TRACES,
     FREE_RECORDINGS,
     FREE_SEARCHES,
+    FREE_TRACES,
     FREE_WRAPPERS,
     INVESTED,
     LATE_SHARE,
@@ -23,6 +27,6 @@ from .ledger import (
     SHARE,
     WAIT,
     Ledger,
+    Means,
+    Misses,
 )
-from .means import FREE_CALLS, FREE_IN_PARTS, FREE_TRACES, Means
-from .misses import FREE_MISSES, Misses

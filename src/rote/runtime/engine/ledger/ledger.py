@@ -1,86 +1,36 @@
 """What tracing may cost: one ledger for each callable, in seconds.
 
-A traced call takes longer than a plain one, many times as long where operations are small. That pays if
-the same call comes again, and nobody knows whether it will. So the time of tracing is bounded by the time
-of the calls themselves. A program that settles is recorded within its first calls. One that never settles
-runs plainly, and is looked at again as often as the bound allows.
+A traced call takes longer than a plain one, and pays if the same call comes again, which nobody knows. So the
+time of tracing is bounded by the time of the calls themselves: a program that settles is recorded within its
+first calls, and one that never settles is looked at as often as the bound allows. ``docs/call.md`` has what
+is free, earned and spent. Why it is so:
 
-**What is free.** A program has to begin somewhere: of the first ``FREE_CALLS`` calls that are not replayed
-``FREE_TRACES`` may be traced in vain, recording nothing. A call that records takes one of them back, that of
-the observation it completes, unless ``FREE_RECORDINGS`` were made since a replay, or it met a value that no
-call had: where sizes are new in each call, each second one records a way that no further call goes. So does a
-call that finds a number to change, or does what an earlier one has done, up to ``FREE_LESSONS`` of them: a
-step that does something else in each fourth call takes that many until each way is known. A replay makes up
-for one recording and one lesson, and not for all: of a detector's calls one in ten happens to find as many
-boxes as another one.
-
-**Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. So what is free
-beyond them waits: until plain calls, or replays in their place, have taken ``WAIT`` of the time of a traced
-call, then twice as long, and so on. A program that never settles has lost some ten traced calls after its
-first fifty, and not sixteen or, with those that were taken back, forty. Calls that complete an observation
-wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
-
-Until as many as ``EARLY_CALLS`` it stays free to record what was observed, where no more than ``AT_ONCE``
-were in vain: a stream of many shapes comes back to the first one late. Each further instance of a method adds
-as many calls, one trace in vain and one recording, up to ``FREE_WRAPPERS`` instances: a network of thirty
-graphed layers makes thirty calls before the first one comes again.
-
-**Lengths.** A call at another length is recorded ahead (:mod:`..other_lengths`), and counts as one in vain
-until it is replayed. ``FREE_AHEAD`` of them are free in the first calls, as a loop over positions comes to
-each of them once before it comes to one again; from ``AHEAD_AT_ONCE`` on they wait, but no other call does so
-for them. After that they are free where no new length comes any more, and as many wait for a replay as are
-free, and as have been replayed.
-
-**What is earned.** Each plain call earns a share of its time: ``SHARE`` of it until call ``EARLY_CALLS``,
-then ``LATE_SHARE``. A replay earns ``REINVESTED`` of what it saves, as a contest has measured it
-(:mod:`...recording.contest`); until there is one, by the time of replays that came the general way, which are
-slower. No more is kept than ``MOST`` traced calls cost: a program that was replayed for a week may not trace
-for a day.
-
-**What is spent.** A traced call costs its time less that of a plain one. A call that was looked at, and
-then ran plainly, costs the time until it was left alone. A call is traced if the next one like it is paid
-for, so the bound holds at any time, and not only in the end.
-
-**Optimising.** A recording is optimised step by step, each step once replays have earned what the last one
-took, the first once they have earned a traced call, and no less than ``FIRST_WORK_S``. They earn ``FOR_WORK``
-of what they save for that, and ``INVESTED`` of their own time, since long calls save little before these
-steps, and much after them. What they earn while kernels are compiled is kept. No step is free, or a program
-of short calls would be slower than plain just when it was recorded.
-
-**What a new key needs.** Once half of what is free is spent, a key has to come twice before it is traced, and
-once nothing is free, the call that records it has to be paid for, too. Else keys that never come again would
-spend what is earned, and those that do come again, such as the lengths of a state that grows, would be
-observed, each of them, and none be recorded.
-
-**Misses.** A callable that is replayed may meet calls now and then that no recording answers: each tenth one,
-which resets a counter, or the first one of an episode. What these are traced for may come to nothing every
-time. So of the traces that are free a key gets the share that its misses have of all calls, and
-``FREE_MISSES`` besides; after that each further one needs twice as many misses as the last (:class:`Misses`).
-
-**Searches.** Who holds what was replaced (:mod:`...conditions.abandonment`) is asked of the garbage
-collector, which takes longer than most traced calls. ``FREE_SEARCHES`` are free, and the others are paid for.
-
-**Rests.** To find out that a call is not to be traced takes tens of microseconds. So where nothing is
-replayed, calls are left alone until they have earned the next look and the next traced call; where something
-was replayed, but not lately, or looks have cost more than was earned, until they have earned the look. Hot
-paths are asked all the same, and what one would answer but leaves to be measured is looked at.
-
-**Parts.** Where a callable does not replay, modules that it calls are traced in its place
-(:mod:`rote.api.parts`), each with a ledger of its own. The time of a callable is also that of its parts, so
-it leaves them half of its share, and the sum stays what it was. What all parts of a callable have earned is
-one sum (:class:`Means`): what a part has saved pays for the one that takes its place. So is what is free,
-in the first calls with parts: ``FREE_IN_PARTS``, of which one part gets ``FREE_PART_TRACES``. That is less
-than the callable around had, which has cost as much already, and nothing of it waits: a part that comes to
-nothing is to make room soon.
-
-With ``keep=True``, in strict mode and under verification nothing is bounded: a plain call is an error
-there, or not what was asked for. Processes of one group may decide differently; what they have to launch
-together is not recorded.
+- **Free.** A call that records takes a free trace back, unless ``FREE_RECORDINGS`` were made since a replay,
+  or it met a value that no call had: where sizes are new in each call, each second one records a way that no
+  further call goes. A replay makes up for one recording and one lesson, and not for all: of a detector's
+  calls one in ten happens to find as many boxes as another one.
+- **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. Calls that
+  complete an observation wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
+- **Lengths.** A loop over positions comes to each of them once before it comes to one again, so
+  ``FREE_AHEAD`` recordings ahead (:mod:`..other_lengths`) are free. No other call waits for them.
+- **Earned.** Until a contest has measured what a replay saves, it is taken from replays that came the general
+  way. No more is kept than ``MOST`` traced calls cost: a program that was replayed for a week may not trace
+  for a day.
+- **Spent.** A call is traced if the next one like it is paid for, so the bound holds at any time.
+- **Optimising.** No step is free, or a program of short calls would be slower than plain just when it was
+  recorded.
+- **New keys.** Once half of what is free is spent, a key has to come twice, and once nothing is, the call
+  that records it has to be paid for, too. Else keys that never come again would spend what is earned, and
+  those that do would be observed, and none be recorded.
+- **Rests.** To find out that a call is not to be traced takes tens of microseconds, so where nothing is
+  replayed calls are left alone until they have earned the next look. What a hot path leaves to be measured is
+  looked at.
+- **Parts** have cost as much already, as the callable around: they get less for nothing, and nothing of it
+  waits.
 
 What does not work: to count calls instead of seconds (a traced call takes 3 times as long as a plain one, or
-100 times; a count that suits the one is too slow or too dear for the other); to wait for the device (a
-pipeline of calls comes to a halt). The host's time of a call that only queues work is too short, which errs
-in favour of plain calls.
+100 times); to wait for the device (a pipeline of calls comes to a halt). The host's time of a call that only
+queues work is too short, which errs in favour of plain calls.
 """
 
 from __future__ import annotations
@@ -88,7 +38,83 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 
-from .means import FREE_CALLS, FREE_TRACES, Means
+FREE_MISSES = 2
+"""Traces of one key that may record nothing, however seldom it comes."""
+
+
+class Misses:
+    """Calls of one key that none of its recordings answers."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._met = self._in_vain = self._left = 0
+
+    def admit(self) -> bool:
+        """A call is one of them: whether it may be traced."""
+        self._met += 1
+        if self._left == 0:
+            return True
+        self._left -= 1
+        return False
+
+    def add_vain(self) -> None:
+        """One was traced, and recorded nothing."""
+        self._in_vain += 1
+        further = self._in_vain - FREE_MISSES - int(FREE_TRACES * self._ledger.share_of(self._met))
+        if further >= 0 and self._ledger.bounded:
+            self._left = min(1 << further, LONGEST_REST)
+
+    def forget(self) -> None:
+        """A call has recorded something."""
+        self._in_vain = self._left = 0
+
+    def __str__(self) -> str:
+        return f"{self._in_vain} calls that no recording answers were traced, and nothing came of it"
+
+
+FREE_CALLS = 50
+FREE_TRACES = 16
+"""Traced calls that record nothing, while they are free."""
+FREE_IN_PARTS = FREE_TRACES // 2
+"""The same in all parts of a callable, which comes to them once its own have recorded nothing."""
+
+
+class Means:
+    """What several ledgers may spend together.
+
+    Attributes:
+        earned_s: Seconds that were earned and not spent; less than none where too much was spent.
+        taken_s: Seconds that were taken in all, what was free among them.
+    """
+
+    def __init__(self) -> None:
+        self.earned_s = self.taken_s = 0.0
+        self._in_vain = 0
+        self._calls = 0
+
+    def earn(self, seconds: float, most: float) -> None:
+        """Seconds were earned, of which no more than ``most`` are kept."""
+        self.earned_s = min(self.earned_s + seconds, max(most, self.earned_s))
+
+    def spend(self, seconds: float, *, free: bool = False) -> None:
+        """Seconds were taken, and spent unless they were free."""
+        self.taken_s += seconds
+        if not free:
+            self.earned_s -= seconds
+
+    def add_vain(self, traces: int) -> None:
+        """So many more traces have recorded nothing; fewer, if it is negative: one was completed."""
+        self._in_vain += traces
+
+    def add_call(self) -> None:
+        """The callable around was called."""
+        self._calls += 1
+
+    @property
+    def has_free(self) -> bool:
+        """Whether a trace of a part is free."""
+        return self._calls < FREE_CALLS and self._in_vain < FREE_IN_PARTS
+
 
 FREE_KEYS = FREE_TRACES // 2
 """How many of these are for keys that come for the first time."""

@@ -1,15 +1,15 @@
 """An operation of a call as data: the overload, its operands, its results, where it ran, the user's line."""
 
-from .difference import first_difference
-from .host_data import HostBytes, HostValues, content_of
-from .likeness import are_like, is_like
 from .operands import (
     ArrayMemory,
     Drawn,
+    HostBytes,
+    HostValues,
     Number,
     NumpyScalar,
     Opaque,
     Operand,
+    content_of,
     is_same_operand,
     number_of,
     operand_of,
@@ -26,5 +26,8 @@ from .operation import (
     SHAPED,
     VIEWED,
     Operation,
+    are_like,
+    first_difference,
+    is_like,
 )
 from .results import Reference, Structure, Value, assemble, results_of

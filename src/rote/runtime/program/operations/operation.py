@@ -1,17 +1,22 @@
-"""One operation of a call, as data."""
+"""One operation of a call, as data.
+
+Calls that differ in whole numbers and in sizes of tensors do the same at other lengths, or do something else.
+They do the same if their operations differ in nothing else either: each is the same one, at the same line, in
+the same place, and takes and gives what lies in the same memory of the call.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
+from ....base import cut
 from ...numbers import Computed
 from ...operators import Facts, facts_of, overload_named, without_dropout, written_values
 from ..storages import Token
-from .host_data import HostBytes, HostValues
-from .operands import Drawn, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
-from .results import Structure
+from .operands import Drawn, HostBytes, HostValues, Number, Operand, number_of, numbers_in, rebuilt, tokens_in
+from .results import Reference, Structure, Value
 
 CAPTURED, VIEWED, ISLAND, EARLY, READ, SHAPED, ANYWHERE, CONST, HOST, LIST = (
     "captured", "view", "island", "early", "read", "shaped", "anywhere", "constant", "host data", "list",
@@ -179,3 +184,80 @@ def _resolved(operand: Operand) -> Operand:
 
 def _plain(operand: Operand) -> Any:
     return operand.value if type(operand) in (Number, Computed) else operand
+
+
+WIDEST = 80
+"""Characters of an operand that are shown."""
+
+
+def first_difference(was: Operation, now: Operation) -> str | None:
+    """Say in which operand two calls of one operation differ, or None if the operation itself differs."""
+    if was.name != now.name:
+        return None
+    pair = _descend((*was.operands, *was.named), (*now.operands, *now.named))
+    if pair is None:
+        return _other_value(was, now)
+    return f"an operand of {now.name} was {_text(pair[0])} and is {_text(pair[1])}"
+
+
+def _other_value(was: Operation, now: Operation) -> str | None:
+    for before, after in zip(was.results, now.results, strict=False):
+        if isinstance(before, Value) and isinstance(after, Value) and before != after:
+            return f"{now.name} gave {before.value!r} and gives {after.value!r}"
+    return None
+
+
+def _descend(was: Any, now: Any) -> tuple[Any, Any] | None:
+    if was == now:
+        return None
+    whole = isinstance(was, (Token, Number)) or isinstance(now, (Token, Number))
+    if not whole and isinstance(was, tuple) and isinstance(now, tuple) and len(was) == len(now):
+        for before, after in zip(was, now, strict=True):
+            pair = _descend(before, after)
+            if pair is not None:
+                return pair
+    return was, now
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Token):
+        dtype = str(value.dtype).removeprefix("torch.")
+        return f"a {dtype}{list(value.shape)} tensor ({value.origin[0]} {value.origin[1]})"
+    return cut(repr(value), WIDEST)
+
+
+def is_like(was: Operation, now: Operation) -> bool:
+    """Whether an operation of a call is that of another one, at another length."""
+    return (
+        was.kind == now.kind
+        and was.name == now.name
+        and was.site == now.site
+        and was.structure == now.structure
+        and are_like(was.operands, now.operands)
+        and are_like(was.named, now.named)
+        and are_like(was.results, now.results)
+    )
+
+
+def are_like(was: Operand, now: Operand) -> bool:
+    """Whether two operands or results differ in whole numbers and in how long tensors are, at most."""
+    kind = type(was)
+    if kind is not type(now):
+        return False
+    if kind is Token:
+        return _look_alike(was, now)
+    if kind is Number:
+        return was.kind is now.kind and (was.kind is int or was.bits == now.bits)
+    if kind is tuple or kind is HostValues or kind is Reference:
+        one, other = cast("tuple[Any, ...]", was), cast("tuple[Any, ...]", now)
+        return len(one) == len(other) and all(map(are_like, one, other))
+    return bool(was == now)
+
+
+def _look_alike(was: Token, now: Token) -> bool:
+    return (
+        was.origin == now.origin
+        and was.dtype == now.dtype
+        and was.on_host == now.on_host
+        and len(was.shape) == len(now.shape)
+    )

@@ -1,20 +1,12 @@
 """Code that tells what it reads: the original instructions, with a call to a note before each that may read.
 
-A note is told the object and the name or operands, and decides nothing: the original instruction follows
-as it was, so values, exceptions, their lines and the frame in which they happen are those of the original.
-
 Items are taken from the stack with ``COPY``. Of a call that is the callable and its arguments, and one slot
 of a call may hold no object at all, which must not be copied. Which slots those are is followed along the
 instructions (:class:`_Stack`). ``LOAD_METHOD`` leaves an object or none there as it likes, so it becomes
 ``LOAD_ATTR`` with a slot that is always empty.
 
 The bytes of the original are copied, and bytes of notes put between them; only jumps are written anew
-(:mod:`.placing`). A first call instruments hundreds of functions, and a library that takes code apart into
-objects and puts it together again needs seven times as long.
-
-What does not work: to log tuples without a call (``BUILD_TUPLE``, ``LIST_APPEND``) is four times as quick,
-and keeps every value of the call alive, tensors among them. To replace an instruction by a function that does
-the same leaves a frame of ours in tracebacks and in the way of who looks at the frame of the caller.
+(:mod:`.placing`). ``docs/design.md`` says why, and what does not work.
 """
 
 from __future__ import annotations

@@ -1,31 +1,91 @@
 """Never slower: replays of a recording against plain calls, and the recording dropped if it loses.
 
-What is compared is the cost of a call with the recording and without it, on calls that come anyway: the
-larger of how long the host was busy and how long the device was, from the work queued before to the end of
-its own. Nothing here waits (:class:`~...backends.protocol.base.Timing`). Where results require grad, the walk
-back through them counts as well (:mod:`.roundtrip`).
-
-After ``FIRST_ROUND`` replays of a recording there is a *round*: a replay and a plain call in turns, ``PAIRS``
-of each, ``FEWEST`` where the replays win clearly, and ``FEWEST_LOST`` where they lose clearly. Then there is
-one after ``FACTOR`` times as many replays, and so on. A round is lost if the median replay takes longer by
-comes behind another of its kind, unless it is long: the first plain call after many replays finds caches and
-the allocator as the replays left them.
+``docs/call.md`` says what is compared, and ``docs/design.md`` what is not measured, and which ways do not
+work. Each timed call comes behind another of its kind, unless it is long: the first plain call after many
+replays finds caches and the allocator as the replays left them.
 
 Versions of one recording (:mod:`..tiers`) are compared in the same rounds. A version that differs only in how
 some operations are calculated *challenges* the one before: it has to be faster by a hundredth, in one round.
 A recording whose tiers are still to be made is not dropped for what its plain tier takes, which may be twice
 as much: they are made at once, and the contest begins anew, once.
-
-``docs/design.md`` says what is not measured, and which ways do not work.
 """
 
 from __future__ import annotations
 
+import statistics
 import sys
 from enum import Enum
+from typing import NamedTuple
 
-from .figures import Figures, Verdict, judge
 from .roundtrip import Cost, Kind, RoundTrip
+
+FEWEST = 2
+"""Calls on each side that are compared at least."""
+
+FEWEST_LOST = 3
+"""Calls on each side that are compared at least where replays lose so clearly that one round tells."""
+
+CLEAR = 1.5
+MARGIN = 1.05
+LEAST_S = 2e-6
+GAIN = 1.01
+"""How many times faster a version has to be that another one of its kind stands beside."""
+
+
+class Figures(NamedTuple):
+    """Medians of a round, in seconds; ``walked`` if they include the walk back through the results."""
+
+    replay_s: float
+    plain_s: float
+    walked: bool = False
+
+    @property
+    def lost(self) -> bool:
+        """Whether the replays take longer."""
+        return self.replay_s > MARGIN * self.plain_s and self.replay_s - self.plain_s > LEAST_S
+
+    @property
+    def won(self) -> bool:
+        """Whether the replays take less time, by more than is noise on a quiet machine."""
+        return self.replay_s * GAIN < self.plain_s
+
+    def __str__(self) -> str:
+        walked = ", each with the walk back through its results" if self.walked else ""
+        return f"a replay took {told(self.replay_s)} and a plain call {told(self.plain_s)}{walked}"
+
+
+class Verdict(NamedTuple):
+    """What a round says."""
+
+    figures: Figures
+    lost: bool
+    clear: bool
+
+
+def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | None:
+    """Compare replays with plain calls, walked ones with walked ones; None if there are too few.
+
+    If somebody ``walks`` back through results of the key, the calls alone would not tell.
+    """
+    found: list[Verdict] = []
+    for kind in (Kind.BACK, Kind.THERE):
+        ours, theirs = ([cost.seconds for cost in costs if cost.kind is kind] for costs in (replays, plain))
+        fewest = min(len(ours), len(theirs))
+        if fewest >= FEWEST:
+            medians = Figures(statistics.median(ours), statistics.median(theirs), kind is Kind.BACK)
+            lost = fewest >= FEWEST_LOST and min(ours) > CLEAR * max(theirs) and medians.lost
+            found.append(Verdict(medians, medians.lost, lost or min(theirs) > CLEAR * max(ours)))
+    if not found or (walks and not found[0].figures.walked):
+        return None
+    lost = all([each.lost for each in found])
+    clear = all([each.clear and each.lost is lost for each in found])
+    return Verdict(found[0].figures, lost, clear)
+
+
+def told(seconds: float) -> str:
+    """A time as people write it."""
+    return f"{seconds * 1e6:.1f} us" if seconds < 1e-3 else f"{seconds * 1e3:.2f} ms"
+
 
 FIRST_ROUND = 64
 """Replays of a recording before the first round."""

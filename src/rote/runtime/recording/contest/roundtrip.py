@@ -1,22 +1,16 @@
 """What a timed call costs: the call itself, and the walk back through its results, if somebody makes it.
 
-A call whose results require grad is half of what is asked of it; the other half runs when its caller calls
-``backward``, on another thread where the device is a GPU. A :class:`RoundTrip` times both. The walk is found
-by hooks on autograd's nodes, the same for a replay and for a plain call:
+The walk is found by hooks on autograd's nodes, the same for a replay and for a plain call:
 
 - it *begins* where the first node that made a result is about to run;
 - it *ends* where the first node that made an argument is about to run, or with the backward pass where there
   is none. Autograd runs younger nodes first, and accumulates into leaves before anything else. So by then the
   walk has left the call, and the parameters have their gradients.
 
-Only calls that are timed have hooks, and those are few. None is on a tensor (``_backward_hooks`` stays what
-it was) or on a leaf, and none returns anything, so nobody sees them in what is computed. A node of a result
-holds its hook, the hook holds the round trip, and that holds nothing of the graph. So a hook that has died
-says that the results died unwalked, and that the call was all there was.
-
-No sample is a call whose results were walked twice (``retain_graph``, a gradient of the gradient: it may pay
-only then), one whose backward pass raised, or ran within a capture or a trace, where the device is not to be
-asked, and one whose results live on unwalked.
+Only calls that are timed have hooks, none on a tensor or a leaf, and none returns anything. A node of a
+result holds its hook, the hook holds the round trip, and that holds nothing of the graph. So a hook that has
+died says that the results died unwalked, and that the call was all there was. ``docs/design.md`` says which
+calls are no samples.
 """
 
 from __future__ import annotations
