@@ -7,6 +7,5 @@ Nothing is unpickled. What cannot be read or written is said in the report, and 
 """
 
 from .contents import PlanEntry, check, entries, prune
-from .directory import PLANS, PlanDirectory
-from .folder import PlanError
+from .directory import PLANS
 from .store import PlanFile, PlanReport, PlanStore

@@ -51,7 +51,6 @@ from .key import (
     is_plain,
     lengths_of,
     may_follow,
-    overlaps,
     remedy_of_key,
     told_lengths,
 )

@@ -12,7 +12,6 @@ from .ledger import (
     FREE_IN_PARTS,
     FREE_KEYS,
     FREE_LESSONS,
-    FREE_MISSES,
     FREE_PART_TRACES,
     FREE_RECORDINGS,
     FREE_SEARCHES,
