@@ -2,7 +2,7 @@
 
 An alternative is used where ``numerics="near"`` asks for it and a gate lets it pass: on the operands of the
 very call that is looked at, it may not be further from the exact result than the operator itself
-(:mod:`..near`).
+(:mod:`..gate`).
 """
 
 from __future__ import annotations
