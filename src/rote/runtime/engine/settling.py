@@ -531,7 +531,7 @@ class Settling:
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
-        accesses.given_arrays.update(self._call.arrays)
+        accesses.borrowed.update(self._call.key.borrowed)
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)
