@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from ...hazards.rules import Reason
-from ..arguments import Call
+from ..arguments import Call, SlotsBefore
 from ..memory import Holding
 from ..program import Result
 from ..reads.trace import Output
@@ -37,3 +37,4 @@ class Owner(Protocol):
     def open_walk(self, walk: GradientWalk, call: Call) -> Walker: ...
     def reaches(self, container: Any) -> bool: ...
     def refuse(self, why: Reason) -> None: ...
+    def slots_before(self) -> SlotsBefore | None: ...

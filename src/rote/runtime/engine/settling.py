@@ -446,8 +446,9 @@ class Settling:
             observed.value, observed.template, inputs.members(), inputs.substitute(self._call.leaves),
             observed.storages, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
             key.log,
-            repeats=not (observed.writes.inputs or observed.template.gives or observed.template.appends)
+            repeats=not (observed.writes.inputs or observed.template.gives)
             and all(node.pure for node in observed.nodes),
+            binds=bool(observed.template.targets),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts

@@ -14,6 +14,7 @@ from .graph import (
     newest_age,
     nodes_below,
     older_node,
+    passes_freed,
 )
 from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below
 from .metadata import Metadata, tagged
