@@ -388,6 +388,12 @@ MEMORY = {
     "apart in one": lambda a: (a[:2], a[2:]),
     "a tensor over it": lambda a: (a, torch.from_numpy(a)),
     "a tensor over a part": lambda a: (a, torch.from_numpy(a)[2:]),
+    "two tensors over it": lambda a: (torch.from_numpy(a), torch.from_numpy(a)),
+    "tensors over two parts": lambda a: (torch.from_numpy(a[:3]), torch.from_numpy(a)[2:]),
+    "a tensor and one over its array": lambda a: (
+        b := torch.from_numpy(a).clone(),
+        torch.from_numpy(b.numpy()),
+    ),
     "two of their own": lambda a: (a, a.copy()),
 }
 
@@ -414,27 +420,37 @@ def test_arguments_that_share_memory(device, share, order):
     checked(make, given)
 
 
+GIVEN = {
+    "the array": lambda kept, shares, a: kept.memory if shares else a,
+    "a tensor": lambda kept, shares, a: torch.from_numpy(kept.memory if shares else a),
+    "a tensor over a part": lambda kept, shares, a: torch.from_numpy((kept.memory if shares else a)[1:]),
+    "PyTorch's tensor": lambda kept, shares, a: kept.whole if shares else torch.tensor(a),
+}
+
+
 @pytest.mark.parametrize("writes", ["the state", "the argument", "nothing"])
 @pytest.mark.parametrize("late", [False, True], ids=["at once", "later"])
-def test_an_argument_that_is_memory_of_the_state(device, writes, late):
+@pytest.mark.parametrize("give", GIVEN.values(), ids=GIVEN)
+def test_an_argument_that_is_memory_of_the_state(device, writes, late, give):
     class Keeps:
         def __init__(self):
-            self.memory = numbers(0)
+            self.whole = torch.from_numpy(numbers(0)).clone()
+            self.memory = self.whole.numpy() if give is GIVEN["PyTorch's tensor"] else numbers(0)
             self.state = torch.from_numpy(self.memory)
 
         def __call__(self, a):
-            t = torch.from_numpy(a)
+            t = torch.as_tensor(a)
             if writes == "the state":
                 self.state.add_(1)
             if writes == "the argument":
                 t.add_(1)
-            return t.to(device) * 2 + self.state.to(device), self.state.clone()
+            return t.to(device) * 2 + self.state[-len(t) :].to(device), self.state.clone()
 
     plain, graphed = Keeps(), Keeps()
     g = rote.graph(graphed, keep=True)
     for n in range(16):
         shares = n >= 8 if late else n % 2
-        one, other = ((each.memory if shares else numbers(n)) for each in (plain, graphed))
+        one, other = (give(each, shares, numbers(n)) for each in (plain, graphed))
         assert_alike(plain(one), g(other))
         assert_alike((one, plain.memory), (other, graphed.memory))
 

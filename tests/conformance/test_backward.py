@@ -7,6 +7,7 @@ import gc
 import queue
 import threading
 import weakref
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -805,6 +806,53 @@ def test_gradient_penalty_after_the_state_changed(device, what):
     else:
         with pytest.raises(rote.MisuseError, match=r"What the call reads was changed before its backward\."):
             torch.autograd.grad(out.sum(), x, create_graph=True)
+
+
+def _keeps(state, y):
+    state.last = y.detach()
+
+
+def _keeps_its_argument(state, y):
+    state.last = state.x
+
+
+def _counts(state, y):
+    state.count += 1
+
+
+def _appends(state, y):
+    state.kept.append(y.detach())
+
+
+def _appends_a_number(state, y):
+    state.kept.append(1)
+
+
+@pytest.mark.parametrize("leaves", [_keeps, _keeps_its_argument, _counts, _appends, _appends_a_number])
+def test_gradient_penalty_of_a_call_that_leaves_something_behind(device, leaves):
+    """It is left behind once, by the call itself: it lies in the memory of that call's result."""
+
+    def play(wrap):
+        state = SimpleNamespace(last=None, count=0, kept=[], x=None)
+
+        def call(x):
+            state.x = x
+            y = x * x
+            leaves(state, y)
+            return y
+
+        g, found = wrap(call), []
+        for number in range(8):
+            x = torch.full((3,), float(number), device=device, requires_grad=True)
+            out = g(x)
+            if number >= 4:
+                found.append(torch.autograd.grad(out.sum(), x, create_graph=True)[0].tolist())
+            beside = [state.last, *state.kept]
+            shared = [each.data_ptr() == out.data_ptr() for each in beside if isinstance(each, torch.Tensor)]
+            found.append((state.count, len(state.kept), state.last is x, shared))
+        return found
+
+    assert play(lambda f: f) == play(rote.graph)
 
 
 def test_a_host_read_in_the_forward(device):

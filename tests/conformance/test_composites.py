@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import threading
 from types import SimpleNamespace
 
 import pytest
@@ -23,6 +24,41 @@ def matrices(device, dtype=torch.float32, *, count=6):
 def test_a_kernel_that_conjugates_a_result_of_its_own(device, function, inference):
     with torch.inference_mode(inference):
         compare(function, matrices(device, torch.complex64))
+
+
+@pytest.mark.parametrize("modes", [(torch.inference_mode,), (torch.no_grad, torch.inference_mode)])
+@pytest.mark.parametrize(
+    "look",
+    [
+        lambda w: w.reshape(5, 5, 1), torch.flatten, lambda w: torch.hsplit(w, 5), lambda w: w.chunk(2),
+        lambda w: torch.tensor_split(w, 2), lambda w: w.mT, lambda w: w.contiguous(),
+        lambda w: w.narrow(0, 1, 2), lambda w: w.unflatten(0, (5, 1)), lambda w: w.expand_as(w),
+        lambda w: w.view(25), lambda w: w * 2,
+    ],
+)  # fmt: skip
+def test_views_in_inference_mode_of_what_was_made_outside(device, look, modes):
+    """They require grad as their base does, and what is written to them counts as a version of it."""
+    kept = torch.ones(5, 5, device=device).requires_grad_()
+    read = torch.ones(5, 5, device=device)
+
+    def call(x, blocked):
+        seen, asked = look(kept), look(read)
+        asked = asked if isinstance(asked, torch.Tensor) else asked[0]
+        before = read._version
+        asked.add_(x)
+        facts = [asked.requires_grad, asked.is_inference(), asked._is_view(), read._version - before]
+        return seen, facts, threading.get_ident() if blocked else 0
+
+    def shown(out):
+        seen = [out[0]] if isinstance(out[0], torch.Tensor) else out[0]
+        return [(s.requires_grad, s.is_inference(), s.is_leaf, s._is_view()) for s in seen], out[1]
+
+    with modes[0](), modes[-1]():
+        for blocked in (False, True):
+            g = rote.graph(call)
+            for n in range(6):
+                x = torch.full((), float(n), device=device)
+                assert shown(g(x, blocked)) == shown(call(x, blocked))
 
 
 @pytest.mark.parametrize(

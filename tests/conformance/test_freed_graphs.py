@@ -332,3 +332,29 @@ def test_an_argument_that_is_changed(device, program):
 @pytest.mark.parametrize("program", OTHERS, ids=lambda each: each.__name__)
 def test_what_is_not(device, program):
     play(program, device)
+
+
+@pytest.mark.parametrize(
+    "part", [lambda x, w: x + w, lambda x, w: x.sum(), lambda x, w: -x, lambda x, w: x[1:]]
+)
+@pytest.mark.parametrize("given", [False, True], ids=["made inside", "given"])
+def test_a_result_is_walked_again_where_its_graph_saves_nothing(device, part, given):
+    """The backward inside frees what is above it."""
+    w = torch.ones(3, device=device)
+
+    def call(x):
+        x = x if given else asks(x)
+        y = part(x, w)
+        (y * y).sum().backward()
+        return y, x
+
+    g = rote.graph(call)
+    for number in range(7):
+        found = []
+        for each in (call, g):
+            y, x = each(torch.full((3,), float(number), device=device, requires_grad=given))
+            for _ in range(2):
+                y.sum().backward(retain_graph=True)
+            y.sum().backward()
+            found.append((y.detach(), x.grad))
+        assert_same(*found)

@@ -28,6 +28,61 @@ def test_minus_zero():
     check(scenario)
 
 
+def store_an_item(d, x):
+    d["a"] = x
+
+
+def store_an_attribute(d, x):
+    d.a = x
+
+
+def ask_and_store(d, x):
+    len(d)
+    d["a"] = x
+
+
+def store_before_and_after_it_is_asked(d, x):
+    d["a"] = x
+    len(d)
+    d["b"] = x
+
+
+class Attributes(dict):
+    def __init__(self, **values):
+        super().__init__(**values)
+        self.__dict__ = self
+
+
+@pytest.mark.parametrize(
+    "store", [store_an_item, store_an_attribute, ask_and_store, store_before_and_after_it_is_asked]
+)
+@pytest.mark.parametrize("kind", [dict, Attributes, types.SimpleNamespace])
+@pytest.mark.parametrize("ask", [len, lambda d: sum(1 for _ in d), lambda d: 2 if len(d) > 1 else 1])
+def test_how_long_a_mapping_is_in_which_a_call_stores(store, kind, ask):
+    """Which of its keys were there makes the difference, not how many."""
+    if store is store_an_attribute and kind is dict:
+        return
+
+    def scenario(wrap):
+        o = kind()
+        d = o if isinstance(o, dict) else vars(o)
+
+        def fn(x):
+            store(o if store is store_an_attribute else d, x)
+            return x + ask(d)
+
+        g = wrap(fn)
+        yield from drive(g)
+        assert not isinstance(g, rote.Graphed) or g.report().replayed >= 5, g.report()
+        for keys in ["c", "a", "cd", "", "ab", "c", "ac"]:
+            d.clear()
+            d.update(dict.fromkeys(keys, 2))
+            yield from drive(g, calls=2)
+            yield list(d)
+
+    check(scenario)
+
+
 def test_order_of_a_module_dict():
     def scenario(wrap):
         m = nn.ModuleDict({"a": nn.Threshold(0, 5.0), "b": nn.Softmax(0)})

@@ -47,6 +47,7 @@ from .key import (
     extent,
     family,
     has_gradient,
+    is_borrowed,
     is_known_by_identity,
     is_plain,
     lengths_of,

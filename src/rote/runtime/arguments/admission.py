@@ -42,10 +42,10 @@ from .key import (
     TENSOR,
     Call,
     OfState,
-    common_memory,
     describe,
     describe_tensor,
     is_plain,
+    overlapping_of,
     sharing,
 )
 from .leaves import ARRAY, Spec, is_mutable, keys_of
@@ -355,6 +355,9 @@ class Admission:
         for position, added in zip(self.tensors(), call.added, strict=bool(call.added)):
             table = f"{self.leaves[position]}.__dict__"  # a tensor's, by what is asked before
             source.refuse(f"tuple({table}) != {source.constant(added)}" if added else table)
+        for position in [each for each in positions if call.leaves[each].is_cpu]:
+            of_its_own = f"{self.leaves[position]}.untyped_storage().resizable()"
+            source.refuse(of_its_own if position in call.key.borrowed else f"not {of_its_own}")
         if call.openings is not None and call.openings.gradients:
             for position in [each for each in positions if call.leaves[each].is_leaf]:
                 has = position in call.key.gradients
@@ -369,17 +372,17 @@ class Admission:
 
     def shares(self) -> bool:
         """Whether several tensors share memory in the calls of the key, or lie in arrays, which may."""
-        return bool(self._call.key.common) or bool(self._call.arrays)
+        return bool(self._call.key.common) or bool(self._call.key.borrowed)
 
     def write_sharing(self) -> None:
         """Write which tensors share memory; none does where each has a storage of its own."""
-        positions = self.apart()
+        positions, borrowed = self.apart(), self._call.key.borrowed
         if len(positions) < 2:
             return
-        if arrays := self._call.arrays:
+        if borrowed:
             among = f"({''.join([f'{name}, ' for name in self.leaves])})"
-            differs = self._source.constant(common_memory)
-            self._source.refuse(f"{differs}({among}, {self._source.constant(arrays)}) is not None")
+            found = f"{self._source.constant(overlapping_of)}({among}, {self._source.constant(borrowed)})"
+            self._source.refuse(f"{found} != {self._source.constant(self._call.key.overlapping)}")
         differs = self.shares_otherwise()
         if not self.shares():
             handles = [self.handle(position) for position in positions]

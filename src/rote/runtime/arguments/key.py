@@ -56,6 +56,8 @@ class Key(NamedTuple):
             :class:`OfState`.
         added: Names of the attributes that users added to each tensor; none for those of compiled code.
         gradients: The leaves that have something in their ``.grad``, once calls have asked for that.
+        borrowed: The leaves in memory that others have as well (:func:`is_borrowed`).
+        overlapping: The leaves that share such memory with one of another storage.
     """
 
     spec: Spec
@@ -64,6 +66,8 @@ class Key(NamedTuple):
     ambient: Ambient
     added: tuple[tuple[str, ...], ...] = ()
     gradients: tuple[int, ...] = ()
+    borrowed: tuple[int, ...] = ()
+    overlapping: tuple[int, ...] = ()
 
 
 GivenParts = tuple[Any, ...]
@@ -316,10 +320,12 @@ def bind(
     tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
     shared = [leaves[place] for place in tensors]
     foreign = _foreign(leaves[kinds.index(FOREIGN)]) if FOREIGN in kinds else None
-    arrays = arrays_in(spec) if opened and numpy.ndarray in opened else ()
-    if foreign is None and (shared_array := common_memory(leaves, arrays)) is not None:
+    borrowed = tuple([place for place in tensors if is_borrowed(leaves[place])])
+    overlapping = overlapping_of(leaves, borrowed)
+    arrays = arrays_in(spec) if overlapping and opened and numpy.ndarray in opened else ()
+    if foreign is None and (over := [place for place in arrays if place in overlapping]):
         foreign = "an array over memory of another argument"
-        kinds = tuple([FOREIGN if at == shared_array else kind for at, kind in enumerate(kinds)])
+        kinds = tuple([FOREIGN if place == over[0] else kind for place, kind in enumerate(kinds)])
     again = repeated(spec, given) if has_branches(spec) else ()
     state = openings.look() if openings is not None else ()
     apart = openings.apart.get(spec, _NOWHERE) if openings is not None else _NOWHERE
@@ -335,7 +341,8 @@ def bind(
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
     told = openings is not None and openings.gradients
     gradients = tuple([place for place in tensors if has_gradient(leaves[place])]) if told else ()
-    key = Key(spec, tuple([token for _, token in described]), common, read_ambient(), added, gradients)
+    tokens = tuple([token for _, token in described])
+    key = Key(spec, tokens, common, read_ambient(), added, gradients, borrowed, overlapping)
     return Call(
         spec, tuple(leaves), kinds, key, given, foreign, again, openings, opened or _NONE,
         state=tuple([(place, each) for place, each, _ in state]),
@@ -521,27 +528,34 @@ def sharing(tensors: list[torch.Tensor], apart: frozenset[int] = _NOWHERE) -> tu
     return tuple(found)
 
 
-def common_memory(leaves: Sequence[Any], arrays: Collection[int]) -> int | None:
-    """The first of the arrays among some leaves in whose memory another one lies; None if there is none.
+def is_borrowed(tensor: torch.Tensor) -> bool:
+    """Whether a tensor lies in memory of the host that numpy or somebody else has as well.
 
-    Tensors over arrays have storages of their own, which do not tell.
+    Several storages may lie there. Of all other memory the storage tells who shares it.
     """
-    if len(arrays) == 0 or len(leaves) < 2:
-        return None
-    ranges: list[tuple[int, int, int]] = []
+    return tensor.is_cpu and not tensor.untyped_storage().resizable()
+
+
+def overlapping_of(leaves: Sequence[Any], borrowed: Collection[int]) -> tuple[int, ...]:
+    """The leaves that share memory with one of another storage; one of two such is borrowed."""
+    if len(borrowed) == 0 or len(leaves) < 2:
+        return ()
+    ranges: list[tuple[int, int, int, int]] = []
     for place, leaf in enumerate(leaves):
         if is_instance(leaf, torch.Tensor) and leaf.is_cpu and is_plain(leaf) and leaf.numel():
             start, end = extent(leaf)
-            first = leaf.untyped_storage().data_ptr()
-            ranges.append((first + start, first + end, place))
+            storage = leaf.untyped_storage()
+            first = storage.data_ptr()
+            ranges.append((first + start, first + end, storage._cdata, place))
     ranges.sort()
-    last_end, last = -1, -1
-    for start, end, place in ranges:
-        if start < last_end and (place in arrays or last in arrays):
-            return place if place in arrays else last
-        if end > last_end:
-            last_end, last = end, place
-    return None
+    found: set[int] = set()
+    for number, (_, end, storage, place) in enumerate(ranges):
+        for start, _, other, beside in ranges[number + 1 :]:
+            if start >= end:
+                break
+            if other != storage:
+                found.update((place, beside))
+    return tuple(sorted(found))
 
 
 def _names(spec: Spec) -> list[str]:
@@ -577,6 +591,11 @@ def explain_key(was: Key, call: Call, places: tuple[int, ...] = ()) -> str:
     if was.gradients != now.gradients:
         at = min({*was.gradients} ^ {*now.gradients})
         return call.names()[at] + (".grad was None" if at in now.gradients else ".grad is None now")
+    if was.borrowed != now.borrowed:
+        at = min({*was.borrowed} ^ {*now.borrowed})
+        return f"{call.names()[at]} lies in memory of an array {'now' if at in now.borrowed else 'no more'}"
+    if was.overlapping != now.overlapping:
+        return "other arguments share memory than before"
     return explain_ambient(was.ambient, now.ambient) or "nothing differs"
 
 
@@ -591,13 +610,7 @@ def differing_leaf(was: Key, call: Call) -> int | None:
 def changed_numbers(was: Key, call: Call) -> frozenset[int]:
     """The arguments in which a call differs from a key, if these are numbers of the same types."""
     now = call.key
-    if (
-        was.spec != now.spec
-        or was.common != now.common
-        or was.ambient != now.ambient
-        or was.added != now.added
-        or was.gradients != now.gradients
-    ):
+    if (was.spec, *was[2:]) != (now.spec, *now[2:]):
         return frozenset()
     replaceable = {place for _, places in replaceable_in(now.spec) for place in places}
     replaceable.update([leaf for each in slots_of_leaves(call.spec, call.given) for leaf in each.leaves])

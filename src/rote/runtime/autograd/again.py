@@ -4,7 +4,8 @@ A recorded graph can be walked, but the walk has no history. With ``create_graph
 more on the caller's own arguments, which gives a graph that autograd can differentiate as often as it likes.
 That is the same call only if nothing has changed what it reads since, and if running it again changes
 nothing. So calls that draw random numbers or write tensors are refused, and so are those that give other
-results by now (a bias, which no graph saves, was updated before the backward).
+results by now (a bias, which no graph saves, was updated before the backward). Slots outside that the call
+binds, and containers to which it adds, hold afterwards what they held before.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import PARAMETER, TENSOR, Call, leaves_of, read_ambient
+from ..arguments import PARAMETER, TENSOR, Call, SlotsBefore, leaves_of, read_ambient
 from .graph import Tracked, ending_at
 from .walker import Owner
 
@@ -26,16 +27,25 @@ class Repeatable(NamedTuple):
     Attributes:
         owner: Knows the callable. Weak, since a result that the callable's own state keeps would be a cycle
             through autograd, where no garbage collector looks.
+        binds: It binds slots outside.
     """
 
     owner: weakref.ref[Owner]
     call: Call
     versions: list[int]
+    binds: bool
 
     @classmethod
-    def of(cls, owner: Owner, call: Call) -> Repeatable:
+    def of(cls, owner: Owner, call: Call, *, binds: bool) -> Repeatable:
         """Note the state of a call's arguments."""
-        return cls(weakref.ref(owner), call, _versions(call))
+        return cls(weakref.ref(owner), call, _versions(call), binds)
+
+    def slots(self) -> SlotsBefore | None:
+        """What lies in the slots that it binds; None if no recording is left that would tell which."""
+        if not self.binds:
+            return SlotsBefore(())
+        owner = self.owner()
+        return owner.slots_before() if owner is not None else None
 
     def function(self) -> Callable[..., Any] | None:
         """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
@@ -47,6 +57,7 @@ class Repeatable(NamedTuple):
     def gradients(
         self,
         function: Callable[..., Any],
+        before: SlotsBefore,
         tracked: list[Tracked],
         gradients: tuple[Any, ...],
         sources: list[torch.Tensor],
@@ -56,11 +67,15 @@ class Repeatable(NamedTuple):
         """Gradients with a history; None if the call gives something else by now.
 
         Args:
+            before: What is put back when the call has been made.
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come first.
         """
         args, kwargs = self.call.arguments
-        leaves = leaves_of(function(*args, **kwargs))
+        try:
+            leaves = leaves_of(function(*args, **kwargs))
+        finally:
+            before.put_back()
         made = [each.of(leaves) for each in tracked]
         if not all(map(_is_close, made, recorded)):
             return None

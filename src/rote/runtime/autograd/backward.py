@@ -68,7 +68,8 @@ class Backward:
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         order: Which results are computed from which.
         groups: The results that are freed together.
-        repeats: The call may be made again without changing anything.
+        repeats: The call may be made again without changing anything but slots that it binds.
+        binds: It binds some.
 
     Attributes:
         asked: Somebody has asked for gradients.
@@ -88,6 +89,7 @@ class Backward:
         groups: list[ResultGroup],
         *,
         repeats: bool = False,
+        binds: bool = False,
     ) -> None:
         self._walk = walk
         self._arguments = arguments
@@ -98,6 +100,7 @@ class Backward:
         self._log = log
         self._spoiled = spoiled
         self._repeats = repeats
+        self._binds = binds
         self._order = order
         self._groups = groups
         self._probe = Probe() if order.sources else None
@@ -122,7 +125,7 @@ class Backward:
         versions = self._versions()
         whole: Any = self._occupancy.take() if any([group.keeps for group in self._groups]) else None
         owner = self._owner() if self._repeats else None
-        repeatable = Repeatable.of(owner, call) if owner is not None else None
+        repeatable = Repeatable.of(owner, call, binds=self._binds) if owner is not None else None
         handed: list[Any] = [None] * len(values)
         with nullcontext() if torch.is_grad_enabled() else torch.enable_grad():  # the callable enables it
             for group in self._groups:
@@ -343,14 +346,15 @@ class Backward:
         """Gradients with a history of their own: the call is made again, and later ones run eagerly."""
         text = "create_graph=True was asked of a result that came from a recording"
         why = reason(rules.SECOND_ORDER, text, user_site())
+        before = again.slots() if again is not None else None  # the recordings tell, which are given up
         self._give_up(why)
         function = again.function() if again is not None else None
-        if again is None or function is None:
+        if again is None or function is None or before is None:
             raise MisuseError(f"{why} (The next calls run eagerly.)")
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        made = again.gradients(function, self._tracked, gradients, wanted, self._walk.results, ends)
+        made = again.gradients(function, before, self._tracked, gradients, wanted, self._walk.results, ends)
         if made is None:
             raise MisuseError(f"{why} What the call reads was changed before its backward.")
         found = iter(made[len(ends) :])

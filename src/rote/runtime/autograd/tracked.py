@@ -328,6 +328,7 @@ def take_over(
     log: BackwardLog,
     *,
     repeats: bool,
+    binds: bool,
 ) -> Backward | None:
     """Keep the graph of a call that ran on static inputs; None if no result requires grad.
 
@@ -335,7 +336,8 @@ def take_over(
         members: Which argument each static input stands for, by identity.
         occupancy: Of the recording's memory.
         stand_ins: What the graph has instead of parameters.
-        repeats: The call may be made again without changing anything.
+        repeats: The call may be made again without changing anything but slots that it binds.
+        binds: It binds some.
     """
     leaves = leaves_of(value)
     tracked = tracked_in(template)
@@ -369,6 +371,7 @@ def take_over(
         Order.of(results),
         _groups(results, [*placed, *others]),
         repeats=repeats,
+        binds=binds,
     )
 
 

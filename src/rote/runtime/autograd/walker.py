@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import torch
 
 from ...hazards.rules import Reason
-from ..arguments import Call
+from ..arguments import Call, SlotsBefore
 from ..memory import Holding
 from ..program import Result
 from ..reads.trace import Output
@@ -40,6 +40,7 @@ class Owner(Protocol):
     def open_walk(self, walk: GradientWalk, call: Call) -> Walker: ...
     def reaches(self, container: Any) -> bool: ...
     def refuse(self, why: Reason) -> None: ...
+    def slots_before(self) -> SlotsBefore | None: ...
 
 
 class Occupancy:

@@ -29,7 +29,7 @@ from ..arguments import (
     tracing,
 )
 from ..autograd import GradientUse, gradient_blockers, held_by_contexts, refused_views, saving
-from ..autograd.graph import GradientWalk, is_freed, newest_age
+from ..autograd.graph import GradientWalk, is_freed, newest_age, passes_freed
 from ..backends.protocol import Aliases, Backend, OwnStreams, Session
 from ..numbers import Path, TrackedNumbers
 from ..program import (
@@ -501,8 +501,9 @@ class TracedCall:
     ) -> Observation:
         cursor, tensors = tracer.cursor, _tensors(value)
         spent = consumed(host.roots, tensors)
-        if host.frees and not self._plan.hooks_saving():
-            spent |= {id(each) for each in tensors if is_freed(each)}
+        if not self._plan.hooks_saving():
+            spent = {id(each) for each in tensors if id(each) in spent and passes_freed(each)}
+            spent |= {id(each) for each in tensors if is_freed(each)} if host.frees else set()
         host.roots.clear()
         numbers = self._plan.numbers
         template, blockers = make_template(

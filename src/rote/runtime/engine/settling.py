@@ -439,8 +439,9 @@ class Settling:
             observed.value, observed.template, inputs.members(), inputs.substitute(self._call.leaves),
             observed.storages, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
             key.log,
-            repeats=not (observed.writes.inputs or observed.template.gives or observed.template.appends)
+            repeats=not (observed.writes.inputs or observed.template.gives)
             and all(node.pure for node in observed.nodes),
+            binds=bool(observed.template.targets),
         )  # fmt: skip
 
     # ------------------------------------------------------------------ verdicts
@@ -524,7 +525,7 @@ class Settling:
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
         accesses.written.update(observed.writes.inputs)
-        accesses.given_arrays.update(self._call.arrays)
+        accesses.borrowed.update(self._call.key.borrowed)
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)

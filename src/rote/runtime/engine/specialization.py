@@ -22,7 +22,7 @@ import torch
 from ...base import COLLECTOR, InternalError, Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, Call, describe_key, device_of
+from ..arguments import OPAQUE, Call, GivenTarget, SlotsBefore, describe_key, device_of
 from ..autograd import BackwardOrder
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, ResultSizeError, unwaited
@@ -755,6 +755,12 @@ class Specialization:
         """Run eagerly from now on, for this reason; a result of an earlier call may have said so before."""
         if self.life.state is not State.EAGER:
             self.give_up(LifeEvent.LIMIT, why)
+
+    def slots_before(self) -> SlotsBefore | None:
+        """What lies in the slots outside that its calls bind; None if no recording is left."""
+        targets = [target for recording in self.recordings for target in recording.binds]
+        known = SlotsBefore([each for each in targets if not isinstance(each, GivenTarget)])
+        return known if self.recordings else None
 
     def holdings(self) -> list[Holding]:
         """The memory of all recordings of the key."""

@@ -19,6 +19,7 @@ from ..arguments import (
     Call,
     containers,
     explain_ambient,
+    is_borrowed,
     is_default_at,
     parts_of,
     read_ambient,
@@ -394,18 +395,25 @@ def overlap_reasons(ranges: Iterable[tuple[int, int]], outcome: Observation, cal
 
 
 def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> list[Reason]:
-    """Why an array among the arguments cannot be copied: it shares memory with state, and one is written."""
-    arrays, storages = call.arrays, outcome.storages
-    any_written = not outcome.writes.inputs.isdisjoint(arrays)
-    externals = enumerate(storages.externals) if arrays else ()
-    meant = [tensor for number, tensor in externals if any_written or number in outcome.writes.externals]
-    place = lying_in([call.leaves[each] for each in arrays], memory_of_host(meant))
+    """Why an argument cannot be copied: it shares the memory of an array with state, and one is written."""
+    borrowed, writes = call.key.borrowed, outcome.writes
+    where = next(iter(writes.sites.values()), site)
+    if together := writes.inputs.intersection(call.key.overlapping):
+        text = f"{call.names()[min(together)]} lies in the memory of another argument, and is written"
+        return [reason(rules.ALIASED_MUTATION, text, where, "Pass a copy, or two views of one tensor.")]
+    every = outcome.storages.externals
+    written = [every[number] for number in sorted(writes.externals)]
+    meant = every if not writes.inputs.isdisjoint(borrowed) else written
+    place = lying_in([call.leaves[each] for each in borrowed], memory_of_host(meant)) if borrowed else None
+    if place is not None:
+        place = borrowed[place]
+    else:
+        lent = [each for each in (every if writes.inputs else written) if is_borrowed(each)]
+        place = lying_in(call.leaves, memory_of_host(lent)) if lent else None
     if place is None:
         return []
-    text = f"{call.names()[arrays[place]]} lies in the memory of a tensor made outside the call"
-    remedy = "Pass a copy, or use the tensor inside."
-    where = next(iter(outcome.writes.sites.values()), site)
-    return [reason(rules.ALIASED_MUTATION, text, where, remedy)]
+    text = f"{call.names()[place]} lies in the memory of a tensor made outside the call"
+    return [reason(rules.ALIASED_MUTATION, text, where, "Pass a copy, or use the tensor inside.")]
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..arguments import APPENDED, GivenTarget, Spec, Target, paths
+from ..arguments import GivenTarget, Spec, Target, paths
 from ..numbers import TrackedNumbers, array_token
 from ..objects import exact
 from .operations import are_like, number_of
@@ -95,11 +95,6 @@ class Template:
     def gives(self) -> bool:
         """Whether a slot of an argument is bound with the result."""
         return any([isinstance(target, GivenTarget) for target in self.targets])
-
-    @property
-    def appends(self) -> bool:
-        """Whether a list or a deque outside grows."""
-        return any([target.kind == APPENDED for target in self.targets])
 
     @property
     def needs_given(self) -> bool:

@@ -438,11 +438,13 @@ def counts_inside(op: Any) -> bool:
 
     They do where PyTorch's layer for versions has no kernel for the operation. Autograd leaves the layer out
     for PyTorch's own operations that write nothing; those of another library need not say what they write.
+    An operation made of others meets a mode in inference mode only, where its views are views of their base.
     """
     if _exclude is None or _counting is None or _has_kernel is None:
         return False
     writes = op._schema.is_mutable or op.namespace != "aten"
-    return writes and not _has_kernel(op.name(), "ADInplaceOrView")
+    made_of_others = _has_kernel(op.name(), "CompositeImplicitAutograd")
+    return (writes or made_of_others) and not _has_kernel(op.name(), "ADInplaceOrView")
 
 
 def count_versions() -> None:

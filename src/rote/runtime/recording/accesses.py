@@ -11,6 +11,7 @@ import torch
 from torch.autograd.graph import increment_version
 
 from ...base import Site
+from ..arguments import is_borrowed
 from ..program import Counted, Slots, are_alone, memory_of_host
 from ..pytorch import plain_functions
 
@@ -73,7 +74,7 @@ class Accesses:
         sharded: Tensors made outside of which operations write this process's part, by identity.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
-        given_arrays: Arguments that are arrays, by leaf.
+        borrowed: Arguments in memory that numpy or others have as well, by leaf.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
         generators: Random generators from outside that are drawn from, by address.
@@ -87,7 +88,7 @@ class Accesses:
     )
     readers: dict[int, Site] = field(default_factory=dict[int, Site])
     arrays: set[int] = field(default_factory=set[int])
-    given_arrays: set[int] = field(default_factory=set[int])
+    borrowed: set[int] = field(default_factory=set[int])
     written_arrays: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     sites: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
     generators: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
@@ -113,11 +114,15 @@ class Accesses:
             self.writes[handle] = self.externals[handle]
 
     def apart_from_arrays(self) -> list[tuple[int, int]]:
-        """Memory of the host in which no array that is given may lie: the call writes one of the two."""
-        if not self.given_arrays:
-            return []
-        tensors = self.externals if self.written & self.given_arrays else self.writes
-        return memory_of_host([tensor for ref in tensors.values() if (tensor := ref()) is not None])
+        """Memory of the host in which no argument may lie: one is borrowed, and the call writes one."""
+        every, written = self._alive_of(self.externals), self._alive_of(self.writes)
+        tensors = (every if self.written & self.borrowed else written) if self.borrowed else []
+        tensors += [each for each in (every if self.written else written) if is_borrowed(each)]
+        return memory_of_host(tensors)
+
+    @staticmethod
+    def _alive_of(handles: Handles) -> list[torch.Tensor]:
+        return [tensor for ref in handles.values() if (tensor := ref()) is not None]
 
     def note_rebound(self, tensors: Iterable[torch.Tensor]) -> None:
         """A call gives these tensors other memory, and nobody can tell that they lie where they lay."""

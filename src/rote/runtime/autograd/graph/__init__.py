@@ -15,6 +15,7 @@ from .graph import (
     newest_age,
     nodes_below,
     older_node,
+    passes_freed,
     seeds_on_host,
 )
 from .intermediate import Order, Parted, Probe, ResultGroup, SeenNode, added, groups, is_met_below

@@ -124,6 +124,11 @@ def is_freed(result: torch.Tensor) -> bool:
     return freed
 
 
+def passes_freed(result: torch.Tensor) -> bool:
+    """Whether a backward has freed a node below a result: one that saves nothing may be walked again."""
+    return any(map(_is_freed, nodes_below([result])))
+
+
 def _is_freed(node: Node) -> bool:
     names = [name for name in dir(type(node)) if name.startswith("_saved_")]
     for name in [*names, "saved_tensors"] if isinstance(node, BackwardCFunction) else names:

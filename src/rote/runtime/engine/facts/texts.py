@@ -95,7 +95,7 @@ class KeyName(NamedTuple):
         key = call.key
         leaves, changing = zip(call.leaves, call.kinds, key.tokens, strict=True), call.changing
         parts = [_leaf(*each, numbers=numbers and place not in changing) for place, each in enumerate(leaves)]
-        around = [_told(each) for each in (key.spec, key.common, key.ambient, key.added, key.gradients)]
+        around = [_told(each) for each in (key.spec, *key[2:])]
         return cls("\n".join([*parts, *around]), hide_strings(describe_key(call), hide))
 
 

@@ -373,6 +373,8 @@ class Outside(dict[int, Any]):
         if slots.growing and where in slots.growing:
             slots.looked.add(where)  # what is read may be the call's own
             return
+        if kind == LENGTH and where in slots.stored:
+            self._read_stored(container, slots.stored[where])
         if (
             address in self.reads
             or address in slots.written
@@ -385,7 +387,7 @@ class Outside(dict[int, Any]):
         whose = container if owner is None else owner
         if self._numbers is not None and self._takes(kind, container, key, value, whose, suffix):
             return
-        if where in slots.extended and kind in (LENGTH, ORDER):
+        if where in slots.stored and kind in (LENGTH, ORDER):
             before = [key for key, _ in slots.contents_before(container)]
             value = Content(len(before) if kind == LENGTH else tuple(before))
         if trait & HOLDS and kind in SLOTS and given.finds(address, value):
@@ -405,6 +407,14 @@ class Outside(dict[int, Any]):
         if trait & SHARDED:
             self.names.setdefault(identity(value), (identity(whose), suffix))
             self._read_sharded(value)
+
+    def _read_stored(self, container: Any, stored: dict[Any, bool]) -> None:
+        """How long a mapping is after the call has stored keys depends on which of them it had before."""
+        where = identity(container)
+        for key, present in stored.items():
+            found = Read(DEFINED, container, key, WHETHER[present], where, f"[{shown(key)}]", self.names)
+            self.reads.setdefault((DEFINED, where, key), found)
+        stored.clear()  # it is told
 
     def _read_sharded(self, tensor: Any) -> None:
         """Note what C reads of a tensor of which each process has a part: that part, and how it is spread.

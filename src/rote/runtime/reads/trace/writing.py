@@ -67,8 +67,8 @@ class OutsideWrites:
             slots.written[address] = slot._replace(was=MISSING)
             return
         was = read.value if read is not None else outside.form(slot.now())
-        if was is MISSING and kind == ITEM:
-            slots.extended.add(identity(container))
+        if kind == ITEM and issubclass(type(container), dict):
+            slots.stored.setdefault(identity(container), {})[key] = was is not MISSING
         target = target_of(kind, container, key, owner, "")
         self._keep(container, target.kind, target.container, target.key)
         slots.written[address] = slot._replace(was=was)

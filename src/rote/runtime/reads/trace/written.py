@@ -98,7 +98,8 @@ class Slots:
     reordered: dict[int, Reordered] = field(default_factory=dict[int, Reordered])
     growing: dict[int, Growing] = field(default_factory=dict[int, Growing])
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
-    extended: set[int] = field(default_factory=set[int])  # mappings to which a key was added
+    # mappings of which keys are stored, by identity; and whether each key was there before
+    stored: dict[int, dict[Any, bool]] = field(default_factory=dict[int, dict[Any, bool]])
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
     # what was laid into slots before the call
     carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
