@@ -18,6 +18,7 @@ operand may be a tensor, a symbolic number is a tensor of 7777777, and whoever r
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -70,7 +71,7 @@ _LARGEST_SUMMAND = 1 << 62
 """Integers that are added to times: floats are made of them."""
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
-_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
 _SCALARS = KINDS | TEXTS
 _FOLLOWED = _SCALARS | {numpy.ndarray}
@@ -713,13 +714,13 @@ class TrackedNumbers:
         Returns:
             False if they hold what was not looked into.
         """
-        found, known = self._inside(values, objects=objects)
+        found, unknown = self._inside(values, objects=objects)
         self.pin(*found)
-        return known
+        return not unknown
 
-    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], bool]:
-        """The numbers in values and their members, and whether these hold nothing that is not known."""
-        left, known, met, found = list(values), True, set[int](), list[Any]()
+    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], list[Any]]:
+        """The numbers in values and their members, and what of these was not looked into."""
+        left, unknown, met, found = list(values), list[Any](), set[int](), list[Any]()
         while left:
             value = left.pop()
             kind = type(value)
@@ -729,23 +730,30 @@ class TrackedNumbers:
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
                 continue
             if kind not in _CONTAINERS and not objects:
-                known = False
+                unknown.append(value)
                 continue
             met.add(identity(value))
             if len(met) > _MOST:
                 self.stop("numbers may lie in one of many objects")
-                return found, False
+                return found, [value]
             parts = parts_of(value)
-            known = known and parts is not None
+            if parts is None:
+                unknown.append(value)
             left.extend(parts or ())
-        return found, known
+        return found, unknown
 
     def owe(self, *values: Any) -> None:
-        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in _FOLLOWED or type(value) in _CONTAINERS]
-        for value in self._inside(plain)[0]:
+        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at.
+
+        Of other objects it may ask the members, of whatever class they are.
+        """
+        found, unknown = self._inside(values)
+        for value in found:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
+        sequences = [each for each in unknown if hasattr(type(each), "__getitem__")]
+        if sequences and not self.pin_inside(*sequences, objects=True):
+            self.stop("PyTorch is given a sequence, and may see numbers in it")
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""
