@@ -132,10 +132,11 @@ def grown(members):
 
 
 SEQUENCES = {
-    "list": list, "tuple": tuple, "deque": deque, "derived list": Members, "filled later": grown, "asked": Asked,
-    "derived deque": Appended, "nested": lambda members: [Members(members), deque(members)],
+    "list": list, "tuple": tuple, "deque": deque, "derived list": Members, "filled later": grown,
+    "asked": Asked, "derived deque": Appended, "nested": lambda members: [Members(members), deque(members)],
     "within": lambda members: [[grown(members)], [Asked(members)]], "user list": UserList,
-    "array": lambda members: array("d", members), "ordered": lambda members: [*OrderedDict(enumerate(members)).values()],
+    "array": lambda members: array("d", members),
+    "ordered": lambda members: [*OrderedDict(enumerate(members)).values()],
 }  # fmt: skip
 GIVEN = {
     "tensor": torch.tensor,

@@ -19,8 +19,8 @@ LARGEST_ARRAY = 1 << 24
 OF_ARRAYS = frozenset({
     "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
     "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
-    "hstack", "max", "mean", "median", "min", "prod", "repeat", "reshape", "round", "sort",
-    "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where",
+    "full_like", "hstack", "max", "mean", "median", "min", "ones_like", "prod", "repeat", "reshape", "round",
+    "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where", "zeros_like",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({

@@ -22,7 +22,17 @@ from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
 from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
-from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
+from .expressions import (
+    FUNCTIONS,
+    OF_NUMPY,
+    STRICT,
+    Applied,
+    Expression,
+    Fixed,
+    GivenNumber,
+    computed_in,
+    is_of_numpy,
+)
 from .times import TIME
 
 READ = "read"
@@ -178,7 +188,15 @@ class Computation:
         self._generators: list[Any] = []
         self._before: list[Any] = []
         self._late: list[tuple[int, NumberSource]] = []  # reads of the clock behind the first operation
+        self._applied: dict[tuple[str, tuple[Expression, ...]], Applied] = {}
         self.turn = 0
+
+    def applied(self, function: str, operands: tuple[Expression, ...]) -> Applied:
+        """A function of operands: the same object for the same ones, which are compared in no time then."""
+        known = self._applied.get((function, operands))
+        if known is None:
+            known = self._applied[function, operands] = Applied.to(function, *operands)
+        return known
 
     def learn(self, call: FollowedCall) -> None:
         """A call has gone a way, maybe one that is known."""
@@ -342,19 +360,18 @@ class _Text:
 
     def name(self, expression: Expression) -> str:
         """The variable of an expression, computed once."""
-        known = self._names.get(expression)
-        if known is not None:
-            return known
+        for each in computed_in(expression, self._names):
+            operands = ", ".join(map(self._known, each.operands))
+            name = self._names[each] = f"t{len(self._names)}"
+            self.lines.append(f"{name} = {self.constant(FUNCTIONS[each.function])}({operands})")
+        return self._known(expression)
+
+    def _known(self, expression: Expression) -> str:
         if isinstance(expression, GivenNumber):
-            name = f"given[{expression.index}]"
-        elif isinstance(expression, Fixed):
-            name = self.constant(expression.value)
-        else:
-            operands = ", ".join([self.name(each) for each in expression.operands])
-            name = f"t{len(self._names)}"
-            self.lines.append(f"{name} = {self.constant(FUNCTIONS[expression.function])}({operands})")
-        self._names[expression] = name
-        return name
+            return f"given[{expression.index}]"
+        if isinstance(expression, Fixed) and expression not in self._names:
+            self._names[expression] = self.constant(expression.value)
+        return self._names[expression]
 
 
 def _compiled(

@@ -29,7 +29,7 @@ _CACHED: type = type(lru_cache(len))
 
 def is_data(value: Any) -> bool:
     """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType, CodeType)):
+    if isinstance(value, (torch.Tensor, torch.ScriptObject, numpy.generic, ModuleType, CodeType)):
         return True
     if isinstance(value, numpy.ndarray):
         return not value.dtype.hasobject

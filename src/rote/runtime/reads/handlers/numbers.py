@@ -793,7 +793,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(LENGTH, args)
     elif function is len:
         for each in args:
-            _asked(numbers, each, "__len__")
+            if not is_array(each):  # its shape is the same in all calls
+                _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
 
