@@ -167,7 +167,6 @@ class Computation:
         places: Where numbers are found.
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
-        draws: What calls draw from the host's generators, in order.
         before_draws: How many values calls have read before the last of these.
         turn: How many calls have begun.
     """
@@ -183,7 +182,7 @@ class Computation:
         self._start = _Stage()
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
-        self.draws: tuple[Draw, ...] = ()
+        self._drawn: list[tuple[int, NumberSource]] = []  # in the order in which calls draw
         self.before_draws = 0
         self._generators: list[Any] = []
         self._before: list[Any] = []
@@ -206,15 +205,15 @@ class Computation:
         self._found = [
             (n, place)
             for n, place in numbered
-            if place.kind not in (READ, LENT) and (n, place) not in self._late
+            if place.kind not in (READ, LENT, DRAWN) and (n, place) not in self._late
         ]
+        drawn = [(n, place) for n, place in numbered if place.kind == DRAWN]
+        self._drawn = sorted(drawn, key=lambda each: each[1].key)
         late = {n for n, place in numbered if place.kind in LATE}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
-        drawn = [place.container for place in call.places if place.kind == DRAWN]
-        self.draws = tuple([each.drawn.draw for each in drawn if not each.index])
         self.before_draws = max(self.before_draws, call.before_draws)
         self._generators = drawn_from(self.draws)
         stages = [self._start]
@@ -251,10 +250,27 @@ class Computation:
             self._before = [state_of(each) for each in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
-        answers = self._start.run(given)
+        answers = self._draw() and self._start.run(given)
         if not answers:
             self.put_back()
         return answers
+
+    def _draw(self) -> bool:
+        """Draw what the call draws, which may depend on what it is given; whether that can be drawn."""
+        try:
+            for number, place in self._drawn:
+                if not place.container.index:
+                    place.container.drawn.begin(self._given.__getitem__)
+                self._given[number] = place.read(())
+        except Exception:
+            return False
+        return True
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """What the present call draws from the host's generators, in order."""
+        drawn = [place.container for _, place in self._drawn]
+        return tuple([each.drawn.draw for each in drawn if not each.index])
 
     def now(self) -> int:
         """The number of the present call."""

@@ -7,12 +7,14 @@ number or a truth value for them.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import operator
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from typing import Any
 
 import numpy
@@ -105,6 +107,8 @@ _CONVERTED: Mapping[str, Callable[..., str]] = {
     for each in (str, repr, ascii)
 }
 """What an f-string does behind ``!s``, ``!r`` and ``!a``."""
+ROW_LENGTH = "length of a row"
+"""How long a row is, as a writer of :mod:`csv` writes it that was made without an option."""
 WRITES_BY_NAME: Mapping[Any, str] = {str.format: "str.format by name", json.dumps: "json.dumps"}
 """Functions that write numbers as text, some of which are given by name: their names come first."""
 LISTED, PAIRED = "list", "dict"
@@ -130,7 +134,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: function for function, name in UNITS.items()},
     **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
     **{name: partial(_by_name, function) for function, name in WRITES_BY_NAME.items()},
-    JOINED: lambda *texts: "".join(texts), LENGTH: len, LISTED: lambda *members: [*members],
+    JOINED: lambda *texts: "".join(texts), LENGTH: len,
+    ROW_LENGTH: lambda row: csv.writer(StringIO()).writerow(row), LISTED: lambda *members: [*members],
     PAIRED: lambda keys, *members: dict(zip(keys, members, strict=True)),
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
     **APPLIED_TO_ARRAYS,

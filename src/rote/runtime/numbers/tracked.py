@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
@@ -269,6 +269,8 @@ class TrackedNumbers:
         number = self._numbers.setdefault(place.address, len(self.places))
         if number == len(self.places):
             self.places.append(place)
+        elif place.kind == DRAWN:  # between other numbers than an earlier call, perhaps
+            self.places[number] = place
         self.values[number] = value
         self._known[identity(known)] = known, GivenNumber(number), stands
 
@@ -488,9 +490,16 @@ class TrackedNumbers:
 
     # ------------------------------------------------------------------ numbers that are drawn
 
+    def is_found_at_once(self, value: Any) -> bool:
+        """Whether a number is known when a call begins."""
+        return all([self.places[each].kind not in (READ, LENT, TIME) for each in self._part(value).given])
+
     def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
         """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
         self.missed = self.missed or not self._one_way
+        given = [] if draw.fills else [self._part(each) for each in (*draw.args, *draw.named.values())]
+        if any([each.given for each in given]):
+            draw = replace(draw, computed=tuple(given))
         if self.draws and self._one_way:
             self.drawing, self._filled = (draw, frame), filled
             if draw.orders:

@@ -70,6 +70,7 @@ from ...numbers import (
     NAME_OF,
     OF_MEMBERS,
     OF_TEXTS,
+    ROW_LENGTH,
     STORED,
     TELL_TIME,
     TEXTS,
@@ -599,7 +600,8 @@ def _call(
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
             whole(trace, each)
-            numbers.pin_inside(each)
+            if type(each) not in KINDS or not numbers.is_found_at_once(each):
+                numbers.pin_inside(each)
         filled = args[0] if draw.fills else None
         if filled is None or not trace.outside.has(filled):
             numbers.draw_next(draw, trace.running.frame(), filled)
@@ -799,6 +801,10 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _unknown(numbers, function, args)
 
 
+_TELL_LENGTHS = {"write": LENGTH, "writerow": ROW_LENGTH}
+"""Methods that give how much they have written."""
+
+
 def _is_shown(
     trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
 ) -> bool:
@@ -810,10 +816,16 @@ def _is_shown(
         stream = sys.stdout if file is None else file
         looked_at = tuple([each for each in args if each is not file and not _is_written(each)])
         known = is_standard(stream) and _is_of_c(stream)
+        if trace.writes.has_told(stream):
+            return True
         if known and looked_at:
             _unknown(numbers, function, looked_at)
         return known
     stream = function.__self__ if type(function) is BuiltinFunctionType else None
+    if trace.writes.has_told(stream):
+        if function.__name__ in _TELL_LENGTHS:
+            numbers.computes_apart(_TELL_LENGTHS[function.__name__], args, trace.running.frame())
+        return True
     if names or not is_standard(stream) or not _is_of_c(stream):
         return False
     if function.__name__ == "write" and [*map(type, args)] == [str]:
