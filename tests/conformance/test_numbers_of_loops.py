@@ -46,6 +46,14 @@ def squared(x: Any) -> Any:
     return x
 
 
+def counted(rewards: Any, values: Any) -> Any:
+    """Sums by places that come several times."""
+    found, places = np.zeros(5), (values * 5).astype(np.int64)
+    np.add.at(found, places, rewards)
+    np.maximum.at(found, places[:2], 0.5)
+    return found
+
+
 LOOPS: dict[str, Any] = {
     "returns": lambda x, r, v, d: x * torch.as_tensor(returns(r), device=x.device),
     "advantages": lambda x, r, v, d: [
@@ -53,6 +61,7 @@ LOOPS: dict[str, Any] = {
     ],
     "of a list": lambda x, r, v, d: x * torch.tensor(summed_behind(r), device=x.device),
     "used twice": lambda x, r, v, d: x * squared(v[0]) + squared(r[1]),
+    "counted": lambda x, r, v, d: x.sum() * torch.as_tensor(counted(r, v), device=x.device),
     "kept": lambda x, r, v, d: (x * 2, advantages(r, v, d), squared(v[0])),
 }
 

@@ -61,7 +61,7 @@ from .expressions import (
     value_of,
 )
 from .fresh import fresh
-from .parts import is_data, parts_of
+from .parts import is_data, is_sequence, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
 FEW = 3
@@ -765,7 +765,7 @@ class TrackedNumbers:
         for value in found:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
-        sequences = [each for each in unknown if hasattr(type(each), "__getitem__")]
+        sequences = [each for each in unknown if is_sequence(each)]
         if sequences and not self.pin_inside(*sequences, objects=True):
             self.stop("PyTorch is given a sequence, and may see numbers in it")
 

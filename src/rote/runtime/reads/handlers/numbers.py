@@ -78,6 +78,7 @@ from ...numbers import (
     UNARY,
     UNITS,
     UNITS_OF_MEMBERS,
+    WRITE_AT,
     WRITES,
     WRITES_BY_NAME,
     Draw,
@@ -414,15 +415,20 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
     elif type(owner) is numpy.ndarray:
-        form = index_form(key)
-        if form is None or not _follows_writes(trace, numbers, STORED, owner, form, new):
-            _written(numbers, owner)
-            numbers.pin_inside(key, new)
+        _put(trace, numbers, STORED, owner, key, new)
     else:
         numbers.pin_inside(key)
         stores = lookup.find(type(owner), "__setitem__").value
         if type(stores) is not FunctionType and getattr(stores, "__objclass__", None) not in _HOLD:
             numbers.pin_inside(new)
+
+
+def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: Any, new: Any) -> None:
+    """Something is put into an array."""
+    form = index_form(key) if type(array) is numpy.ndarray else None
+    if form is None or not _follows_writes(trace, numbers, function, array, form, new):
+        _written(numbers, array)
+        numbers.pin_inside(key, new)
 
 
 def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
@@ -758,6 +764,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             function, args = described, (owner, *args)
     if function in WRITES and not named and _writes(function, args):
         numbers.compute_next(WRITES[function], args)
+    elif function is numpy.ufunc.at and len(args) == 4 and not named and args[0] in WRITE_AT:
+        _put(trace, numbers, WRITE_AT[args[0]], args[1], args[2], args[3])
     elif function in OF_TEXTS and not named and all(map(_is_written, args)):
         numbers.compute_next(OF_TEXTS[function], args)
     elif function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
