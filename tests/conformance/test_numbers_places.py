@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from array import array
+from collections import OrderedDict, UserList, deque
 
 import pytest
 import torch
@@ -38,6 +40,8 @@ FOLLOWED = {
     "where": lambda c, k, n, p: torch.where(k > 0, k, n) + torch.where(k > 0, p, k) + k.where(k > 1, n),
     "where of types": lambda c, k, n, p: torch.where(k > 0, k.long(), n) * torch.where(k > 0, k.half(), n),
     "ends": lambda c, k, n, p: torch.linspace(0, n, 5) + torch.logspace(-1, n / 9, 5, base=2.0),
+    "of a deque": lambda c, k, n, p: k + torch.tensor(deque([n, 2.0, p])),
+    "of deques": lambda c, k, n, p: k.new_tensor([deque([n, 2.0, p]), (p, True, n)]).sum(0) + k,
     "put twice": lambda c, k, n, p: put(put(c, (slice(None), p), k), (slice(None), (p + 1) % 9), k * 2) * 2,
 }
 OTHERS = {
@@ -98,8 +102,73 @@ def run(program, values, device):
     return replays
 
 
+class Members(list):
+    pass
+
+
+class Asked:
+    def __init__(self, members):
+        self._members = members
+
+    def __len__(self):
+        return len(self._members)
+
+    def __getitem__(self, index):
+        return self._members[index]
+
+
+class Appended(deque):
+    def __init__(self, members):
+        super().__init__()
+        for each in members:
+            self.append(each)
+
+
+def grown(members):
+    found = Members()
+    for each in members:
+        found.append(each)
+    return found
+
+
+SEQUENCES = {
+    "list": list, "tuple": tuple, "deque": deque, "derived list": Members, "filled later": grown,
+    "asked": Asked, "derived deque": Appended, "nested": lambda members: [Members(members), deque(members)],
+    "within": lambda members: [[grown(members)], [Asked(members)]], "user list": UserList,
+    "array": lambda members: array("d", members),
+    "ordered": lambda members: [*OrderedDict(enumerate(members)).values()],
+}  # fmt: skip
+GIVEN = {
+    "tensor": torch.tensor,
+    "as tensor": torch.as_tensor,
+    "as array": torch.asarray,
+    "new": lambda members: torch.ones(3, dtype=torch.float64).new_tensor(members),
+    "class": torch.Tensor,
+    "class of a type": torch.DoubleTensor,
+    "index": lambda members: torch.arange(9.0)[members],
+    "stored": lambda members: put(torch.zeros(3, dtype=torch.float64), slice(None), members),
+    "full": lambda members: torch.full((2,), members),
+    "foreach": lambda members: torch._foreach_add([torch.ones(2)] * 3, members),
+    "taken": lambda members: torch.arange(9.0).repeat(members),
+    "permuted": lambda members: torch.zeros(2, 3, 4).sum(members),
+    "quantiles": lambda members: torch.ones(9).quantile(torch.tensor(members).abs().clamp(max=1)),
+}
+
+
 SPECIAL = [1.0, 2.0, 0.0, -0.0, 0.5, -1.0, math.inf, -math.inf, math.nan, 1e308, 1e-310, 2**53 + 0.0]
 WHOLE = [1, 2, 0, -1, 255, 256, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 7]
+
+
+@pytest.mark.parametrize("form", SEQUENCES)
+@pytest.mark.parametrize("name", GIVEN)
+@pytest.mark.parametrize("whole", [False, True])
+def test_sequences_of_them_are_looked_into(device, name, form, whole):
+    """PyTorch reads the members of an object of whatever class by C, some of them by the user's methods."""
+
+    def program(c, k, n, p):
+        return GIVEN[name](SEQUENCES[form]([p, p + 1, 2] if whole else [n, n + p, 2.0]))
+
+    run(program, [(0.3 + number * 0.25, number % 7) for number in range(24)], device)
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

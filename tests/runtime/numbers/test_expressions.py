@@ -156,11 +156,24 @@ def test_what_is_not_known_stops_it(value):
     assert not known
 
 
-def test_expressions_know_their_size():
+def test_what_is_used_often_is_computed_once():
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    value = expected = numbers.take(leaf(0), 1)
+    for _ in range(2000):
+        value = compute(numbers, "ADD", value + value, value, value)
+        value = compute(numbers, "REMAINDER", value % 1000003, value, 1000003)
+    computed, computation = numbers.computed(value), numbers.finish()
+    assert computation.take([7]) and computed.value == 7 * 2**2000 % 1000003
+    assert numbers.expression(value).given == frozenset({0}) and expected == 1
+
+
+def test_equal_expressions():
     expression = GivenNumber(0)
     for _ in range(3):
         expression = Applied.to("ADD", expression, expression)
-    assert (expression.size, expression.given) == (15, frozenset({0}))
+    again = Applied.to("ADD", *expression.operands)
+    assert expression == again and {expression: 1}[again] == 1
+    assert expression != Applied.to("SUBTRACT", *expression.operands) and expression != GivenNumber(0)
     assert Fixed.of(1) != Fixed.of(True) and Fixed.of(0.0) != Fixed.of(-0.0)
 
 

@@ -10,6 +10,7 @@ from .bound import (
     DELETED,
     MEMORY,
     TAGGED,
+    TOLD,
     Bound,
     ClassTarget,
     GivenTarget,

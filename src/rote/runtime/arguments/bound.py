@@ -24,6 +24,8 @@ MEMORY = "memory"
 """What a tensor looks at (``tensor.data``)."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
+TOLD = "told"
+"""What is written to a stream: by which functions, each with the names of its last arguments."""
 TAGGED = "tagged"
 """An attribute of a tensor of the result."""
 DELETED = "deleted"
@@ -55,6 +57,10 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.data = value
     elif kind == CLASS_SLOT:
         type.__setattr__(container, key, value)
+    elif kind == TOLD:
+        for (function, names, fixed), given in zip(key, value, strict=True):
+            count = len(given) - len(names)
+            function(*given[:count], **dict(zip(names, given[count:], strict=True)), **dict(fixed))
 
 
 def remove(container: Any, key: Any) -> None:
@@ -257,7 +263,9 @@ class SlotsBefore:
                 self.hold(target.kind, container, target.key)
 
     def hold(self, kind: str, container: Any, key: Any) -> None:
-        """Keep what lies in one more slot."""
+        """Keep what lies in one more slot; what is written to a stream is no slot."""
+        if kind == TOLD:
+            return
         if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque, set)):
             names = keys(container) if isinstance(container, dict) else None
             self._held.append((CONTENTS, container, names, values(container)))
@@ -349,6 +357,8 @@ class Bound(NamedTuple):
                 target.put(part, branches)
             elif isinstance(target, Tag):
                 vars(part[0])[target.key] = part[1]
+            elif ran and target.kind == TOLD:
+                continue
             elif ran and target.kind == APPENDED:
                 for place, each in enumerate(part, -len(part)):
                     target.container[place] = each

@@ -24,9 +24,9 @@ import torch
 from ...base import is_instance
 from ..objects import array_over, exact, form_of, put, tells_itself, tensor_over
 from ..state import ATTRIBUTE, ITEM
-from .bound import Bound, Target
+from .bound import SLOT, Bound, Target
 from .handed import DEEPEST, Made
-from .opened import Opening, another, made_of, member_of, name_of, put_member, table_of
+from .opened import Opening, another, made_of, member_of, name_of, put_member, slots_of, table_of
 
 Spec = Any
 """``None`` for a leaf, else a :class:`ArgumentBranch`."""
@@ -315,7 +315,7 @@ class LeafSlot(NamedTuple):
     """Where a leaf, or a tuple of leaves, lies whose container is the caller's.
 
     Attributes:
-        target: A slot of a list, a dict or an instance of a dataclass.
+        target: A slot of a list, a dict or an object.
     """
 
     spec: Spec
@@ -336,16 +336,28 @@ def slots_of_leaves(spec: Spec, given: Sequence[Any]) -> Iterator[LeafSlot]:
 def _slots_in(spec: Spec, value: Any, count: int) -> Iterator[LeafSlot]:
     if spec is None:
         return
-    kind = ATTRIBUTE if spec.kind == "dataclass" and not isinstance(value, dict) else ITEM
-    open_to = kind == ATTRIBUTE or type(value) in _WITHOUT_TABLE
     keys = range(len(spec.children)) if type(spec.names) is int else spec.names
     for position, (child, key) in enumerate(zip(spec.children, keys, strict=True)):
         size = _leaves_in(child)
         if not _is_of_tuples(child):
             yield from _slots_in(child, _inside(spec, value, position), count)
-        elif open_to:
-            yield LeafSlot(child, range(count, count + size), Target(kind, value, key, ""))
+        elif (target := _slot_in(spec.kind, value, key)) is not None:
+            yield LeafSlot(child, range(count, count + size), target)
         count += size
+
+
+def _slot_in(kind: str, value: Any, name: Any) -> Target | None:
+    """Where in a branch a child lies; None if nothing can be put there."""
+    if kind == "dataclass" and not isinstance(value, dict):
+        return Target(ATTRIBUTE, value, name, "")
+    if kind != "object":
+        return Target(ITEM, value, name, "") if type(value) in _WITHOUT_TABLE else None
+    if type(name) is tuple:
+        return Target(ITEM, value, name[1], "")
+    if (slot := slots_of(type(value)).get(name)) is not None:
+        return Target(SLOT, value, slot, "")
+    table = table_of(value)
+    return Target(ITEM, table, name, "") if table is not None and name in table else None
 
 
 def _leaves_in(spec: Spec) -> int:

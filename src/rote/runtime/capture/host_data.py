@@ -17,6 +17,7 @@ operand, or to save one for a backward.
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Callable, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NamedTuple, cast
@@ -674,6 +675,6 @@ def _read_tensors(data: Any) -> Any:
     """Host data with the values of the tensors in it; each of them is a host read."""
     if isinstance(data, torch.Tensor):
         return data.item() if data.numel() == 1 else data.tolist()
-    if isinstance(data, (list, tuple)):
+    if isinstance(data, (list, tuple, deque)):
         return [_read_tensors(item) for item in data]
     return data

@@ -102,6 +102,7 @@ class Settling:
         self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
         filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS)]
         self._slots |= {address_of(LENGTH, each, None) for each in filled}
+        self._slots |= steadiness.slots_of_sinks(targets, noted.reads)
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
         known = recording is not None and not plan.at_length
@@ -150,6 +151,7 @@ class Settling:
         )
         found = found or steadiness.state_reasons(changes, list(self._key.executed.globals), site)
         found = found or steadiness.effect_reasons(self._noted.effects, site)
+        found += steadiness.told_reasons(observed, site, can_tell=self._key.subject.computes)
         found += steadiness.unknown_reasons(self._noted, site, recorded=self._plan.capture is not None)
         refrozen = observed.use.refrozen(observed.storages)
         if refrozen:

@@ -15,8 +15,10 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
     APPENDED,
+    TOLD,
     Bound,
     Call,
+    Target,
     containers,
     explain_ambient,
     is_borrowed,
@@ -34,7 +36,7 @@ from ..autograd.graph import (
 )
 from ..capture import Observation, parameters_of
 from ..numbers import HostRandom, TrackedNumbers
-from ..objects import is_found
+from ..objects import Position, is_found
 from ..program import (
     NEW,
     OWN,
@@ -50,7 +52,7 @@ from ..program import (
 )
 from ..pytorch import constants_of, is_kept_out
 from ..reads.trace import Effect, Noted, Setting, UnseenCode
-from ..state import Difference, ExecutedCode, Reads, Snapshot
+from ..state import Address, Difference, ExecutedCode, Reads, Snapshot
 
 NEXT = "Take the item outside (x = next(batches)), and pass it in as an argument."
 """What to do about an iterator that a call advances."""
@@ -283,6 +285,22 @@ def container_reasons(outcome: Observation, reads: Reads, site: Site) -> list[Re
             text = f"the result contains a {type(branch).__name__} that the callable keeps"
             return [reason(rules.CONTAINER_RETURNED, text, site)]
     return []
+
+
+def slots_of_sinks(targets: Iterable[Target], reads: Reads) -> set[Address]:
+    """Where the call has found streams to which replays write: these go on from wherever they are."""
+    sinks = [each.container for each in targets if each.kind == TOLD]
+    slots = [(address, each.value) for address, each in reads.slots.items()] if sinks else []
+    found = [(address, value.value) for address, value in slots if type(value) is Position]
+    return {address for address, value in found if any([value is each for each in sinks])}
+
+
+def told_reasons(observed: Observation, site: Site, *, can_tell: bool) -> list[Reason]:
+    """Text that the call writes to streams, which cannot be compared with what a replay writes."""
+    targets = observed.value.targets if type(observed.value) is Bound else ()
+    told = [each.name for each in targets if each.kind == TOLD] if not can_tell else []
+    text = "the call writes to {}, which is not compared with what a replay writes"
+    return [reason(rules.UNKNOWN_CODE, text.format(name), site) for name in told]
 
 
 def _is_nothing(branch: Any) -> bool:

@@ -19,8 +19,8 @@ LARGEST_ARRAY = 1 << 24
 OF_ARRAYS = frozenset({
     "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
     "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
-    "hstack", "max", "mean", "median", "min", "prod", "repeat", "reshape", "round", "sort",
-    "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where",
+    "full_like", "hstack", "max", "mean", "median", "min", "ones_like", "prod", "repeat", "reshape", "round",
+    "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where", "zeros_like",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
@@ -50,6 +50,11 @@ IN_PLACE: Mapping[str, Callable[[Any, Any], Any]] = {
     "INPLACE_POWER": operator.ipow,
 }  # fmt: skip
 """Operators that write an array, by their instructions."""
+WRITE_AT: Mapping[Any, str] = {
+    each: f"{each.__name__}.at"
+    for each in (numpy.add, numpy.subtract, numpy.multiply, numpy.maximum, numpy.minimum)
+}
+"""Functions whose ``at`` writes an array at places which may be there several times."""
 NAMED = frozenset({FUNCTION, METHOD})
 """Functions whose first operand is a name."""
 
@@ -141,6 +146,12 @@ def _written(write: Callable[[Any, Any], Any], array: Any, other: Any) -> Any:
     return write(copied(array), other)
 
 
+def _written_at(write: Callable[[Any, Any, Any], None], array: Any, form: Sequence[Any], new: Any) -> Any:
+    written = copied(array)
+    write(written, _key_of(form), new)
+    return written
+
+
 def takes_names(names: tuple[str, ...]) -> bool:
     """Whether operands may be given by these names."""
     return _WRITING.isdisjoint(names)
@@ -164,5 +175,6 @@ def _by_method(name: str, names: Sequence[str], array: Any, *given: Any) -> Any:
 APPLIED_TO_ARRAYS: Mapping[str, Callable[..., Any]] = {
     FUNCTION: _by_function, METHOD: _by_method, ITEM: _item, MEMBERS: lambda *members: members,
     STORED: _stored, **{name: partial(_written, each) for name, each in IN_PLACE.items()},
+    **{name: partial(_written_at, each.at) for each, name in WRITE_AT.items()},
 }  # fmt: skip
 """Functions of expressions."""

@@ -22,7 +22,17 @@ from ..backends.protocol import NumberCell
 from ..state import ITEM, address_of, lying_in
 from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
-from .expressions import FUNCTIONS, OF_NUMPY, STRICT, Expression, Fixed, GivenNumber, is_of_numpy
+from .expressions import (
+    FUNCTIONS,
+    OF_NUMPY,
+    STRICT,
+    Applied,
+    Expression,
+    Fixed,
+    GivenNumber,
+    computed_in,
+    is_of_numpy,
+)
 from .times import TIME
 
 READ = "read"
@@ -147,7 +157,6 @@ class Computation:
     Attributes:
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
-        draws: What calls draw from the host's generators, in order.
         before_draws: How many values calls have read before the last of these.
         turn: How many calls have begun.
     """
@@ -163,12 +172,20 @@ class Computation:
         self._start = _Stage()
         self._ways: dict[Path, list[_Stage]] = {}
         self._checked: set[Path] = set()
-        self.draws: tuple[Draw, ...] = ()
+        self._drawn: list[tuple[int, NumberSource]] = []  # in the order in which calls draw
         self.before_draws = 0
         self._generators: list[Any] = []
         self._before: list[Any] = []
         self._late: list[tuple[int, NumberSource]] = []  # reads of the clock behind the first operation
+        self._applied: dict[tuple[str, tuple[Expression, ...]], Applied] = {}
         self.turn = 0
+
+    def applied(self, function: str, operands: tuple[Expression, ...]) -> Applied:
+        """A function of operands: the same object for the same ones, which are compared in no time then."""
+        known = self._applied.get((function, operands))
+        if known is None:
+            known = self._applied[function, operands] = Applied.to(function, *operands)
+        return known
 
     def learn(self, call: FollowedCall) -> None:
         """A call has gone a way, maybe one that is known."""
@@ -178,15 +195,15 @@ class Computation:
         self._found = [
             (n, place)
             for n, place in numbered
-            if place.kind not in (READ, LENT) and (n, place) not in self._late
+            if place.kind not in (READ, LENT, DRAWN) and (n, place) not in self._late
         ]
+        drawn = [(n, place) for n, place in numbered if place.kind == DRAWN]
+        self._drawn = sorted(drawn, key=lambda each: each[1].key)
         late = {n for n, place in numbered if place.kind in LATE}
         self._places_read = {place.key: n for n, place in enumerate(call.places) if place.kind == READ}
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
-        drawn = [place.container for place in call.places if place.kind == DRAWN]
-        self.draws = tuple([each.drawn.draw for each in drawn if not each.index])
         self.before_draws = max(self.before_draws, call.before_draws)
         self._generators = drawn_from(self.draws)
         stages = [self._start]
@@ -223,10 +240,27 @@ class Computation:
             self._before = [state_of(each) for each in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
-        answers = self._start.run(given)
+        answers = self._draw() and self._start.run(given)
         if not answers:
             self.put_back()
         return answers
+
+    def _draw(self) -> bool:
+        """Draw what the call draws, which may depend on what it is given; whether that can be drawn."""
+        try:
+            for number, place in self._drawn:
+                if not place.container.index:
+                    place.container.drawn.begin(self._given.__getitem__)
+                self._given[number] = place.read(())
+        except Exception:
+            return False
+        return True
+
+    @property
+    def draws(self) -> tuple[Draw, ...]:
+        """What the present call draws from the host's generators, in order."""
+        drawn = [place.container for _, place in self._drawn]
+        return tuple([each.drawn.draw for each in drawn if not each.index])
 
     def now(self) -> int:
         """The number of the present call."""
@@ -332,19 +366,18 @@ class _Text:
 
     def name(self, expression: Expression) -> str:
         """The variable of an expression, computed once."""
-        known = self._names.get(expression)
-        if known is not None:
-            return known
+        for each in computed_in(expression, self._names):
+            operands = ", ".join(map(self._known, each.operands))
+            name = self._names[each] = f"t{len(self._names)}"
+            self.lines.append(f"{name} = {self.constant(FUNCTIONS[each.function])}({operands})")
+        return self._known(expression)
+
+    def _known(self, expression: Expression) -> str:
         if isinstance(expression, GivenNumber):
-            name = f"given[{expression.index}]"
-        elif isinstance(expression, Fixed):
-            name = self.constant(expression.value)
-        else:
-            operands = ", ".join([self.name(each) for each in expression.operands])
-            name = f"t{len(self._names)}"
-            self.lines.append(f"{name} = {self.constant(FUNCTIONS[expression.function])}({operands})")
-        self._names[expression] = name
-        return name
+            return f"given[{expression.index}]"
+        if isinstance(expression, Fixed) and expression not in self._names:
+            self._names[expression] = self.constant(expression.value)
+        return self._names[expression]
 
 
 def _compiled(

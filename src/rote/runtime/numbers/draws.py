@@ -11,8 +11,8 @@ generators of classes of one's own, which may draw as they like.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from types import BuiltinFunctionType, MethodType
 from typing import Any
 
@@ -22,7 +22,7 @@ import torch
 from ...base import identity
 from ..objects import mark
 from .arrays import is_array
-from .expressions import KINDS
+from .expressions import KINDS, Expression, value_of
 from .iterators import can_go_back, has_next, set_back, standing
 
 _OF_PYTHON: Any = getattr(random, "_inst", None)
@@ -60,12 +60,17 @@ _NEXT, _SHUFFLE, _ORDER = "next", "shuffle", "order"
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """A call of a function that draws numbers, or takes an item from an iterator."""
+    """A call of a function that draws numbers, or takes an item from an iterator.
+
+    Attributes:
+        computed: How what it is given was computed, if numbers that change are among it.
+    """
 
     generator: Any
     name: str
     args: tuple[Any, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    computed: tuple[Expression, ...] = ()
 
     @classmethod
     def of(cls, function: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Draw | None:
@@ -89,6 +94,14 @@ class Draw:
         if type(args[0]) is list:
             return cls(owner, _SHUFFLE, (_fixed(args[0]),))
         return cls(owner, _ORDER, (len(args[0]),))
+
+    def of_call(self, given: Callable[[int], Any]) -> Draw:
+        """The same in a call that is given other numbers."""
+        values = [value_of(each, given) for each in self.computed]
+        count = len(self.args)
+        return replace(
+            self, args=tuple(values[:count]), named=dict(zip(self.named, values[count:], strict=True))
+        )
 
     def now(self) -> Any:
         """The next number, or the next ones; None behind the last item."""
@@ -131,6 +144,11 @@ class DrawnValues:
         self._form = type(value) if type(value) in _SEQUENCES else None
         self._count = len(value) if self._form is not None else 1
         self._numbers: Sequence[Any] = ()
+
+    def begin(self, given: Callable[[int], Any]) -> None:
+        """A call begins that is given these numbers."""
+        if self.draw.computed:
+            self.draw = self.draw.of_call(given)
 
     def number(self, index: int) -> Any:
         """One of the numbers, of which the first is asked first; None if it has given something else."""

@@ -7,12 +7,14 @@ number or a truth value for them.
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from io import StringIO
 from typing import Any
 
 import numpy
@@ -24,11 +26,12 @@ OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64
 KINDS: frozenset[type] = frozenset({int, float}) | OF_NUMPY
 """Types of numbers that are followed."""
 TRUTHS: frozenset[type] = frozenset({bool, numpy.bool_})
+_RESULTS = KINDS | TRUTHS
 TEXTS: frozenset[type] = frozenset({str})
 """Types of what numbers are written as, which are followed as they are."""
 _NUMPY = "numpy."
-LARGEST = 200
-"""Operands in an expression; a number that took more to compute is known by its value."""
+MOST_STEPS = 4096
+"""What a call computes that is followed; a number that is computed behind that is known by its value."""
 
 BINARY: Mapping[str, Callable[[Any, Any], Any]] = {
     "ADD": operator.add, "SUBTRACT": operator.sub, "MULTIPLY": operator.mul, "TRUE_DIVIDE": operator.truediv,
@@ -104,6 +107,8 @@ _CONVERTED: Mapping[str, Callable[..., str]] = {
     for each in (str, repr, ascii)
 }
 """What an f-string does behind ``!s``, ``!r`` and ``!a``."""
+ROW_LENGTH = "length of a row"
+"""How long a row is, as a writer of :mod:`csv` writes it that was made without an option."""
 WRITES_BY_NAME: Mapping[Any, str] = {str.format: "str.format by name", json.dumps: "json.dumps"}
 """Functions that write numbers as text, some of which are given by name: their names come first."""
 LISTED, PAIRED = "list", "dict"
@@ -129,7 +134,8 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: function for function, name in UNITS.items()},
     **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
     **{name: partial(_by_name, function) for function, name in WRITES_BY_NAME.items()},
-    JOINED: lambda *texts: "".join(texts), LENGTH: len, LISTED: lambda *members: [*members],
+    JOINED: lambda *texts: "".join(texts), LENGTH: len,
+    ROW_LENGTH: lambda row: csv.writer(StringIO()).writerow(row), LISTED: lambda *members: [*members],
     PAIRED: lambda keys, *members: dict(zip(keys, members, strict=True)),
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},
     **APPLIED_TO_ARRAYS,
@@ -147,11 +153,6 @@ class GivenNumber:
     def given(self) -> frozenset[int]:
         """The places of the given numbers in it."""
         return frozenset({self.index})
-
-    @property
-    def size(self) -> int:
-        """How many operands it has."""
-        return 1
 
     def __str__(self) -> str:
         return f"n{self.index}"
@@ -178,11 +179,6 @@ class Fixed:
     def of(cls, value: Any) -> Fixed:
         """A number as it is now."""
         return cls(type(value), _bits(value), _kept(value))
-
-    @property
-    def size(self) -> int:
-        """How many operands it has."""
-        return 1
 
     def __str__(self) -> str:
         return repr(self.value)
@@ -211,25 +207,36 @@ def _bits(value: Any) -> Any:
     return value
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Applied:
-    """What a function gave.
+    """What a function gave. An operand may be one of many: a sum that a loop has made is used in the next.
 
     Attributes:
-        size: How many operands there are in all.
         given: The places of the given numbers in it.
+        of_numpy: Whether numpy computes something in it.
+        code: Its hash.
     """
 
     function: str
     operands: tuple[Expression, ...]
-    size: int = field(compare=False)
-    given: frozenset[int] = field(compare=False)
+    given: frozenset[int]
+    of_numpy: bool
+    code: int
 
     @classmethod
     def to(cls, function: str, *operands: Expression) -> Applied:
         """A function, applied to operands."""
         given = frozenset[int]().union(*[each.given for each in operands])
-        return cls(function, operands, 1 + sum([each.size for each in operands]), given)
+        of_numpy = function.startswith(_NUMPY) or any(map(is_of_numpy, operands))
+        return cls(function, operands, given, of_numpy, hash((function, operands)))
+
+    def __hash__(self) -> int:
+        return self.code
+
+    def __eq__(self, other: object) -> bool:
+        if self is other or type(other) is not Applied:
+            return self is other
+        return (self.code, self.function, self.operands) == (other.code, other.function, other.operands)
 
     def __str__(self) -> str:
         return f"{self.function}({', '.join(map(str, self.operands))})"
@@ -239,22 +246,51 @@ Expression = GivenNumber | Fixed | Applied
 """How a number was computed."""
 
 
-def value_of(expression: Expression, given: Callable[[int], Any]) -> Any:
-    """What it gives for some numbers."""
-    if isinstance(expression, GivenNumber):
-        return given(expression.index)
-    if isinstance(expression, Fixed):
-        return expression.value
-    return FUNCTIONS[expression.function](*[value_of(each, given) for each in expression.operands])
+def computed_in(expression: Expression, known: Container[Expression]) -> list[Applied]:
+    """What is computed for an expression and is not known yet, operands first, each once."""
+    found: dict[Applied, None] = {}
+    left = [expression]
+    while left:
+        each = left[-1]
+        inner = [] if not isinstance(each, Applied) or each in found or each in known else each.operands
+        missing = [one for one in inner if isinstance(one, Applied) and one not in found and one not in known]
+        left.extend(missing)
+        if not missing:
+            left.pop()
+            if inner and isinstance(each, Applied):
+                found[each] = None
+    return [*found]
+
+
+def value_of(
+    expression: Expression, given: Callable[[int], Any], known: dict[Expression, Any] | None = None
+) -> Any:
+    """What it gives for some numbers; with what is ``known`` to be computed from these, which it adds to.
+
+    Arrays are not kept: there may be one for each number that a loop has written.
+    """
+    values = known if known is not None else {}
+
+    def value(each: Expression) -> Any:
+        if isinstance(each, GivenNumber):
+            return given(each.index)
+        return each.value if isinstance(each, Fixed) else values[each]
+
+    steps = computed_in(expression, values)
+    for each in steps:
+        values[each] = FUNCTIONS[each.function](*map(value, each.operands))
+    found = value(expression)
+    for each in steps:
+        if type(values[each]) not in _RESULTS:
+            del values[each]
+    return found
 
 
 def is_of_numpy(expression: Expression) -> bool:
     """Whether numpy computes something in it."""
     if isinstance(expression, Fixed):
         return expression.kind is numpy.ndarray
-    if not isinstance(expression, Applied):
-        return False
-    return expression.function.startswith(_NUMPY) or any(map(is_of_numpy, expression.operands))
+    return isinstance(expression, Applied) and expression.of_numpy
 
 
 _ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", "float"})
@@ -262,14 +298,12 @@ _ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", 
 
 def tells(expression: Expression) -> int | None:
     """The given number that an expression tells, since it has another value for each other number."""
-    if isinstance(expression, GivenNumber):
-        return expression.index
-    if isinstance(expression, Fixed):
-        return None
-    if expression.function == FROM_TABLE and isinstance(expression.operands[0], GivenNumber):
-        return expression.operands[0].index  # one of several that were read together
-    if expression.function not in _ONE_TO_ONE:
-        return None
-    numbers = [each for each in expression.operands if not isinstance(each, Fixed)]
-    exact = all([each.kind is int for each in expression.operands if isinstance(each, Fixed)])
-    return tells(numbers[0]) if len(numbers) == 1 and exact else None
+    while isinstance(expression, Applied):
+        if expression.function == FROM_TABLE and isinstance(expression.operands[0], GivenNumber):
+            return expression.operands[0].index  # one of several that were read together
+        numbers = [each for each in expression.operands if not isinstance(each, Fixed)]
+        exact = all([each.kind is int for each in expression.operands if isinstance(each, Fixed)])
+        if expression.function not in _ONE_TO_ONE or len(numbers) != 1 or not exact:
+            return None
+        expression = numbers[0]
+    return expression.index if isinstance(expression, GivenNumber) else None

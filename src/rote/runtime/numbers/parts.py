@@ -11,6 +11,7 @@ which is stored in another one, by code that may be C.
 from __future__ import annotations
 
 import gc
+from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType
@@ -29,13 +30,23 @@ _CACHED: type = type(lru_cache(len))
 
 def is_data(value: Any) -> bool:
     """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, numpy.generic, ModuleType, CodeType)):
+    if isinstance(value, (torch.Tensor, torch.ScriptObject, numpy.generic, ModuleType, CodeType)):
         return True
     if isinstance(value, numpy.ndarray):
         return not value.dtype.hasobject
     if isinstance(value, type):
         return not value.__flags__ & _MADE_IN_PYTHON
     return isinstance(value, _SETTINGS)
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether C takes an object for a sequence, and finds objects of Python's in it."""
+    kind = type(value)
+    if issubclass(kind, (list, tuple, deque)):
+        return True
+    return (
+        bool(kind.__flags__ & _MADE_IN_PYTHON) and hasattr(kind, "__getitem__") and not issubclass(kind, dict)
+    )
 
 
 def parts_of(value: Any) -> Iterable[Any] | None:

@@ -14,7 +14,7 @@ from typing import Any
 from typing_extensions import override
 
 from ..backends.protocol import NumberCell
-from .expressions import Applied, Expression, value_of
+from .expressions import Expression, computed_in, value_of
 
 TIME = "time"
 """The kind of a place that is a read of the clock."""
@@ -50,19 +50,10 @@ def undefined_at(expression: Expression) -> Iterable[Expression] | None:
 
     None if it may be undefined at some time.
     """
-    if not isinstance(expression, Applied):
-        return ()
-    found: list[Expression] = []
-    if expression.function in _QUOTIENTS:
-        found.append(expression.operands[1])
-    elif expression.function not in _SUMS:
+    steps = computed_in(expression, ())
+    if not all([each.function in _QUOTIENTS or each.function in _SUMS for each in steps]):
         return None
-    for each in expression.operands:
-        inner = undefined_at(each)
-        if inner is None:
-            return None
-        found.extend(inner)
-    return found
+    return [each.operands[1] for each in steps if each.function in _QUOTIENTS]
 
 
 class LateCell(NumberCell):

@@ -10,8 +10,9 @@ does not work.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy
@@ -38,8 +39,8 @@ from .expressions import (
     FROM_TABLE,
     FUNCTIONS,
     KINDS,
-    LARGEST,
     LISTED,
+    MOST_STEPS,
     PAIRED,
     STRICT,
     TEXTS,
@@ -52,7 +53,7 @@ from .expressions import (
     value_of,
 )
 from .fresh import fresh
-from .parts import is_data, parts_of
+from .parts import is_data, is_sequence, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
 FEW = 3
@@ -62,7 +63,7 @@ _LARGEST_SUMMAND = 1 << 62
 """Integers that are added to times: floats are made of them."""
 _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
-_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
+_CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
 _SCALARS = KINDS | TEXTS
 _FOLLOWED = _SCALARS | {numpy.ndarray}
@@ -182,6 +183,7 @@ class TrackedNumbers:
         self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
+        self._values: dict[Expression, Any] = {}  # what some of it gave
         self._taken = 0  # reads at a position
         self._reads: list[NumberRead] = []
         self.taken: set[tuple[Path, int]] = set()  # reads at a position that changes, with the way to them
@@ -258,6 +260,8 @@ class TrackedNumbers:
         number = self._numbers.setdefault(place.address, len(self.places))
         if number == len(self.places):
             self.places.append(place)
+        elif place.kind == DRAWN:  # between other numbers than an earlier call, perhaps
+            self.places[number] = place
         self.values[number] = value
         self._known[identity(known)] = known, GivenNumber(number), stands
 
@@ -296,8 +300,9 @@ class TrackedNumbers:
             if not (function in NAMED and operands[0] in SAME):
                 self.stop("an array is written by a function of numpy's")
             return result
-        made = Applied.to(function, *found)
-        if made.size > LARGEST or not (type(result) in _RESULTS or is_array(result)):
+        made = self._applied(function, *found)
+        known = made in self._steps or len(self._steps) < MOST_STEPS
+        if not known or not (type(result) in _RESULTS or is_array(result)):
             self.pin_inside(*operands)
             return result
         self._steps[made] = None
@@ -317,6 +322,9 @@ class TrackedNumbers:
             return result
         self._known[identity(copy)] = copy, made, result
         return copy
+
+    def _applied(self, function: str, *operands: Expression) -> Applied:
+        return self._computation.applied(function, operands)
 
     def _again(self, function: str, operands: tuple[Any, ...]) -> Any:
         """What a replay would compute of operands; code in Python that runs for it is none of the call's."""
@@ -338,8 +346,8 @@ class TrackedNumbers:
         parts = [self._part(each) for each in members]
         if any([each.given for each in parts]):
             if type(value) is dict:
-                return Applied.to(PAIRED, Fixed.of(tuple(value)), *parts)
-            return Applied.to(LISTED if type(value) is list else MEMBERS, *parts)
+                return self._applied(PAIRED, Fixed.of(tuple(value)), *parts)
+            return self._applied(LISTED if type(value) is list else MEMBERS, *parts)
         if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
             self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
@@ -379,10 +387,10 @@ class TrackedNumbers:
         found = [known or Fixed.of(array), *map(self._part, operands)]
         if not any([each.given for each in found]):
             return False
-        made = Applied.to(function, *found)
+        made = self._applied(function, *found)
         again = self._again(function, (array, *operands))
         if (
-            made.size > LARGEST
+            len(self._steps) >= MOST_STEPS
             or again is self
             or (known is not None and not self._is_as_computed(array, known))
         ):
@@ -393,7 +401,8 @@ class TrackedNumbers:
 
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
-        return Fixed.of(value_of(expression, self.values.__getitem__)) == Fixed.of(value)
+        found = value_of(expression, self.values.__getitem__, self._values)
+        return Fixed.of(found) == Fixed.of(value)
 
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
@@ -411,9 +420,9 @@ class TrackedNumbers:
         if expression is None or self.stopped is not None:
             return None
         if type(value) is not kind:
-            expression, value = Applied.to(kind.__name__, expression), kind(value)
+            expression, value = self._applied(kind.__name__, expression), kind(value)
         if less:
-            expression, value = Applied.to("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
+            expression, value = self._applied("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
         return self._computed(expression, value)
 
     def linear(self, value: int, factor: int, more: int) -> Any:
@@ -422,9 +431,9 @@ class TrackedNumbers:
         if expression is None:
             return value * factor + more
         if factor != 1:
-            expression = Applied.to("MULTIPLY", expression, Fixed.of(factor))
+            expression = self._applied("MULTIPLY", expression, Fixed.of(factor))
         if more:
-            expression = Applied.to("ADD", expression, Fixed.of(int(more)))
+            expression = self._applied("ADD", expression, Fixed.of(int(more)))
         return self._computed(expression, value * factor + more)
 
     def takes_next(self, lines: Lines, path: Path, *, moves: bool) -> bool:
@@ -461,18 +470,27 @@ class TrackedNumbers:
         if divisors is None or any(map(self.is_time, divisors)):
             return False
         for each in divisors:
-            self.outcomes.setdefault(Applied.to("!=", each, Fixed.of(0)), Fixed.of(True))
+            self.outcomes.setdefault(self._applied("!=", each, Fixed.of(0)), Fixed.of(True))
         for number in expression.given:
             if type(self.values[number]) is int and self.places[number].kind != TIME:
-                known = Applied.to("abs", GivenNumber(number))
-                self.outcomes.setdefault(Applied.to("<=", known, Fixed.of(_LARGEST_SUMMAND)), Fixed.of(True))
+                known = self._applied("abs", GivenNumber(number))
+                self.outcomes.setdefault(
+                    self._applied("<=", known, Fixed.of(_LARGEST_SUMMAND)), Fixed.of(True)
+                )
         return all([abs(self.values[number]) <= _LARGEST_SUMMAND for number in expression.given])
 
     # ------------------------------------------------------------------ numbers that are drawn
 
+    def is_found_at_once(self, value: Any) -> bool:
+        """Whether a number is known when a call begins."""
+        return all([self.places[each].kind not in (READ, LENT, TIME) for each in self._part(value).given])
+
     def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
         """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
         self.missed = self.missed or not self._one_way
+        given = [] if draw.fills else [self._part(each) for each in (*draw.args, *draw.named.values())]
+        if any([each.given for each in given]):
+            draw = replace(draw, computed=tuple(given))
         if self.draws and self._one_way:
             self.drawing, self._filled = (draw, frame), filled
             if draw.orders:
@@ -565,10 +583,7 @@ class TrackedNumbers:
         self._take_drawn(draw, order)
         if (drawn := self.expression(order)) is None:
             return
-        made = Applied.to(ITEM, before, Applied.to(MEMBERS, drawn))
-        if made.size > LARGEST:
-            self.pin(order)
-            return
+        made = self._applied(ITEM, before, self._applied(MEMBERS, drawn))
         self._steps[made], self._known[identity(array)] = None, (array, made, array)
 
     def _take_drawn(self, draw: Draw, value: Any) -> Any:
@@ -672,7 +687,7 @@ class TrackedNumbers:
             self._know_given(place, copies, list(values), values)
             source = self._known[identity(copies)][1]
             for index, (copy, each) in enumerate(zip(copies, values, strict=True)):
-                self._known[identity(copy)] = copy, Applied.to(FROM_TABLE, source, Fixed.of(index)), each
+                self._known[identity(copy)] = copy, self._applied(FROM_TABLE, source, Fixed.of(index)), each
         return list(self._given[key])
 
     # ------------------------------------------------------------------ other looks
@@ -696,7 +711,7 @@ class TrackedNumbers:
         """C compares numbers, or sees their difference alone: what comes out is a condition."""
         known = [self.expression(each) for each in operands]
         parts = [Fixed.of(each) if part is None else part for each, part in zip(operands, known, strict=True)]
-        self.outcomes.setdefault(Applied.to(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
+        self.outcomes.setdefault(self._applied(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
 
     def pin_inside(self, *values: Any, objects: bool = False) -> bool:
         """Somebody looks into containers and their members, or into whatever values lead to.
@@ -704,13 +719,13 @@ class TrackedNumbers:
         Returns:
             False if they hold what was not looked into.
         """
-        found, known = self._inside(values, objects=objects)
+        found, unknown = self._inside(values, objects=objects)
         self.pin(*found)
-        return known
+        return not unknown
 
-    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], bool]:
-        """The numbers in values and their members, and whether these hold nothing that is not known."""
-        left, known, met, found = list(values), True, set[int](), list[Any]()
+    def _inside(self, values: Iterable[Any], *, objects: bool = False) -> tuple[list[Any], list[Any]]:
+        """The numbers in values and their members, and what of these was not looked into."""
+        left, unknown, met, found = list(values), list[Any](), set[int](), list[Any]()
         while left:
             value = left.pop()
             kind = type(value)
@@ -720,23 +735,30 @@ class TrackedNumbers:
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
                 continue
             if kind not in _CONTAINERS and not objects:
-                known = False
+                unknown.append(value)
                 continue
             met.add(identity(value))
             if len(met) > _MOST:
                 self.stop("numbers may lie in one of many objects")
-                return found, False
+                return found, [value]
             parts = parts_of(value)
-            known = known and parts is not None
+            if parts is None:
+                unknown.append(value)
             left.extend(parts or ())
-        return found, known
+        return found, unknown
 
     def owe(self, *values: Any) -> None:
-        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at."""
-        plain = [value for value in values if type(value) in _FOLLOWED or type(value) in _CONTAINERS]
-        for value in self._inside(plain)[0]:
+        """A function of PyTorch's gets numbers: what becomes no operand of an operation is looked at.
+
+        Of other objects it may ask the members, of whatever class they are.
+        """
+        found, unknown = self._inside(values)
+        for value in found:
             if self.expression(value) is not None:
                 self.owed[identity(value)] = value
+        sequences = [each for each in unknown if is_sequence(each)]
+        if sequences and not self.pin_inside(*sequences, objects=True):
+            self.stop("PyTorch is given a sequence, and may see numbers in it")
 
     def settle_owed(self) -> None:
         """The function has come to nothing that takes the numbers as operands."""

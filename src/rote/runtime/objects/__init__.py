@@ -38,5 +38,6 @@ from .marks import (
 from .members import has_plain_length, is_direct, keys, put, refill, values
 from .origin import is_found, module_of, said_module, said_name
 from .owners import is_open, is_user, is_users
+from .sinks import can_tell, cut_off, end_of, sink_of
 from .torchscript import scripted
 from .training import ParameterGroup, Training, is_empty_stage_table

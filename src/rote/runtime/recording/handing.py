@@ -70,9 +70,11 @@ class Making:
 
     @property
     def lent(self) -> Mapping[int, Any]:
-        """Arrays over the copies of tensors of which the call has made arrays."""
-        places = [(leaf.lent, place) for place, leaf in enumerate(self.template.leaves) if leaf.lent >= 0]
-        return {order: self.copies[place].detach().numpy() for order, place in places}
+        """Arrays over the tensors of which the call has made arrays: over copies, if those are its own."""
+        places = [(place, leaf) for place, leaf in enumerate(self.template.leaves) if leaf.lent >= 0]
+        return {
+            leaf.lent: PARTS[leaf.kind].make(self, place, leaf).detach().numpy() for place, leaf in places
+        }
 
 
 @dataclass(frozen=True)

@@ -177,10 +177,18 @@ def lies_in_another(array: Any, others: Iterable[Any]) -> bool:
     return any(within) or any([base_of(each) is base for each in arrays])
 
 
+_AT_HAND = frozenset({OWN, PASSED, INPUT_VIEW})
+
+
 def with_lent(template: Template, lent: Sequence[torch.Tensor], storages: StorageTable) -> Template:
-    """A result, and behind it the tensors over whose memory the call has made arrays, if they are its own."""
+    """A result, and behind it the tensors over whose memory the call has made arrays.
+
+    These are its own, or arguments, which replays have at hand.
+    """
     made = [_tensor_leaf(each, storages, {}, False, ()) for each in lent]
-    kept = [replace(leaf, hidden=True, lent=order) for order, leaf in enumerate(made) if leaf.kind == OWN]
+    kept = [
+        replace(leaf, hidden=True, lent=order) for order, leaf in enumerate(made) if leaf.kind in _AT_HAND
+    ]
     return replace(template, leaves=(*template.leaves, *kept))
 
 

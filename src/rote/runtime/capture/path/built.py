@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -79,8 +80,8 @@ def built_of(numbers: TrackedNumbers, data: Any) -> BuiltNumbers | None:
 
 
 def _followed(numbers: TrackedNumbers, data: Any) -> Any:
-    if type(data) in (list, tuple):
-        return type(data)([_followed(numbers, each) for each in data])
+    if type(data) in (list, tuple, deque):
+        return tuple([_followed(numbers, each) for each in data])
     if type(data) not in _PLAIN:
         raise TypeError
     computed = numbers.computed(data)
@@ -88,12 +89,12 @@ def _followed(numbers: TrackedNumbers, data: Any) -> Any:
 
 
 def _leaves(values: Any) -> list[Any]:
-    if type(values) not in (list, tuple):
+    if type(values) is not tuple:
         return [values]
     return [leaf for each in cast("list[Any]", values) for leaf in _leaves(each)]
 
 
 def _now(values: Any) -> Any:
-    if type(values) in (list, tuple):
-        return type(values)([_now(each) for each in values])
+    if type(values) is tuple:
+        return tuple([_now(each) for each in values])
     return values.value if type(values) is Computed else values

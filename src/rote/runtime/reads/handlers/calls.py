@@ -375,6 +375,9 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == "io" and is_standard(owner) and writes_by_method(trace, owner, function.__name__):
         for each in given:
             text(trace, each)
+    elif row == "io" and not is_called_by_output(trace) and trace.writes.tells(owner, function, given, {}):
+        for each in given:
+            whole(trace, each)
     elif row in SAID_OF_OUTPUT and is_for_output(trace):
         return
     elif row == "io" and owner is not None and not trace.outside.has(owner) and not name.startswith("numpy."):

@@ -216,6 +216,9 @@ def _print(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         text(trace, each)
     if type(file) is StringIO and not trace.outside.has(file):
         return  # the call made the buffer
+    named = {name: each for name, each in kwargs.items() if name != "file"}
+    if file is not None and trace.writes.tells(file, function, args, named, file=file):
+        return
     prints(trace)
     if file is not None and not is_standard(file):
         trace.running.refuse("builtins.print", "prints to a file that is neither of the standard streams")

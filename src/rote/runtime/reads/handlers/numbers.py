@@ -70,6 +70,7 @@ from ...numbers import (
     NAME_OF,
     OF_MEMBERS,
     OF_TEXTS,
+    ROW_LENGTH,
     STORED,
     TELL_TIME,
     TEXTS,
@@ -77,6 +78,7 @@ from ...numbers import (
     UNARY,
     UNITS,
     UNITS_OF_MEMBERS,
+    WRITE_AT,
     WRITES,
     WRITES_BY_NAME,
     Draw,
@@ -413,15 +415,20 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
     if isinstance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
     elif type(owner) is numpy.ndarray:
-        form = index_form(key)
-        if form is None or not _follows_writes(trace, numbers, STORED, owner, form, new):
-            _written(numbers, owner)
-            numbers.pin_inside(key, new)
+        _put(trace, numbers, STORED, owner, key, new)
     else:
         numbers.pin_inside(key)
         stores = lookup.find(type(owner), "__setitem__").value
         if type(stores) is not FunctionType and getattr(stores, "__objclass__", None) not in _HOLD:
             numbers.pin_inside(new)
+
+
+def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: Any, new: Any) -> None:
+    """Something is put into an array."""
+    form = index_form(key) if type(array) is numpy.ndarray else None
+    if form is None or not _follows_writes(trace, numbers, function, array, form, new):
+        _written(numbers, array)
+        numbers.pin_inside(key, new)
 
 
 def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
@@ -599,7 +606,8 @@ def _call(
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
             whole(trace, each)
-            numbers.pin_inside(each)
+            if type(each) not in KINDS or not numbers.is_found_at_once(each):
+                numbers.pin_inside(each)
         filled = args[0] if draw.fills else None
         if filled is None or not trace.outside.has(filled):
             numbers.draw_next(draw, trace.running.frame(), filled)
@@ -756,6 +764,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
             function, args = described, (owner, *args)
     if function in WRITES and not named and _writes(function, args):
         numbers.compute_next(WRITES[function], args)
+    elif function is numpy.ufunc.at and len(args) == 4 and not named and args[0] in WRITE_AT:
+        _put(trace, numbers, WRITE_AT[args[0]], args[1], args[2], args[3])
     elif function in OF_TEXTS and not named and all(map(_is_written, args)):
         numbers.compute_next(OF_TEXTS[function], args)
     elif function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
@@ -793,9 +803,14 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(LENGTH, args)
     elif function is len:
         for each in args:
-            _asked(numbers, each, "__len__")
+            if not is_array(each):  # its shape is the same in all calls
+                _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+_TELL_LENGTHS = {"write": LENGTH, "writerow": ROW_LENGTH}
+"""Methods that give how much they have written."""
 
 
 def _is_shown(
@@ -809,10 +824,16 @@ def _is_shown(
         stream = sys.stdout if file is None else file
         looked_at = tuple([each for each in args if each is not file and not _is_written(each)])
         known = is_standard(stream) and _is_of_c(stream)
+        if trace.writes.has_told(stream):
+            return True
         if known and looked_at:
             _unknown(numbers, function, looked_at)
         return known
     stream = function.__self__ if type(function) is BuiltinFunctionType else None
+    if trace.writes.has_told(stream):
+        if function.__name__ in _TELL_LENGTHS:
+            numbers.computes_apart(_TELL_LENGTHS[function.__name__], args, trace.running.frame())
+        return True
     if names or not is_standard(stream) or not _is_of_c(stream):
         return False
     if function.__name__ == "write" and [*map(type, args)] == [str]:

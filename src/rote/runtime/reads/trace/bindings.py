@@ -17,6 +17,7 @@ from ...arguments import (
     CONTENTS,
     DEEPEST,
     DELETED,
+    TOLD,
     Bound,
     GivenBranch,
     GivenTarget,
@@ -32,7 +33,7 @@ from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read, address_of
 from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
 from .outside import Outside
-from .written import MAPPINGS, Growing, WrittenSlot, contents, has_same_members, is_same, target_of
+from .written import MAPPINGS, Growing, Told, WrittenSlot, contents, has_same_members, is_same, target_of
 
 _OF_SIZE = frozenset({LENGTH, ORDER, KIND})
 """Kinds of reads of a container that say nothing of what its members are."""
@@ -105,7 +106,10 @@ class Bindings:
             else:
                 self._fill(binding, each)
         for each in slots.growing.values():
-            self._grow(binding, each)
+            if isinstance(each, Told):
+                self._tell(binding, each)
+            else:
+                self._grow(binding, each)
         self._pin_inside((value, binding.parts))
         return Bound(value, tuple(binding.targets), tuple(binding.parts)) if binding.targets else value
 
@@ -241,6 +245,17 @@ class Bindings:
             return
         if self._can_be_made(added, binding.marking):
             binding.add(target, added)
+            self.bound.add((APPENDED, where, None))
+
+    def _tell(self, binding: Binding, each: Told) -> None:
+        """Text was written to a stream: a replay writes its own, unless the stream was read afterwards."""
+        sink, where, given = each.written.container, identity(each.written.container), tuple(each.given)
+        if where in self._slots.looked or where in self._slots.changed:
+            return
+        name = self._outside.names.path(each.written.owner, "")
+        target = Target(TOLD, sink, tuple(each.calls), name)
+        if (binding.others or target.address in binding.often) and self._can_be_made(given, binding.marking):
+            binding.add(target, given)
             self.bound.add((APPENDED, where, None))
 
     def _fill(self, binding: Binding, each: WrittenSlot) -> None:

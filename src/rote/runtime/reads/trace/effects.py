@@ -18,6 +18,7 @@ from .outside import SLOTS, Outside
 from .written import (
     MAPPINGS,
     Reordered,
+    Told,
     WrittenSlot,
     as_text,
     contents,
@@ -43,7 +44,11 @@ class OutsideEffects:
         self._identify_kept()
         yield from self._drawn_otherwise()
         for where, grown in self._slots.growing.items():
-            if (APPENDED, where, None) not in self._bound and where not in self._slots.changed:
+            if (APPENDED, where, None) in self._bound or where in self._slots.changed:
+                continue
+            if isinstance(grown, Told):  # the position of a file need not tell
+                yield self._effect(grown.written, " (what is written to it)", MISSING, "text")
+            else:
                 yield from self._in_container(grown.written)
         for each in self._slots.written.values():
             if each.address not in self._bound:

@@ -14,13 +14,13 @@ from typing import Any
 
 from ....base import identity, is_instance, is_own
 from ...arguments import CONTENTS, SlotsBefore
-from ...objects import has_finalizer, members, said_module
+from ...objects import can_tell, end_of, has_finalizer, members, said_module, sink_of
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
 from .kinds import is_compilers, is_readable
 from .outside import Outside
-from .written import Growing, Reordered, WrittenSlot, target_of
+from .written import Growing, Reordered, Told, WrittenSlot, contents, target_of
 
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
@@ -155,6 +155,33 @@ class OutsideWrites:
         self._forget_told(container)
         slots.growing[where].count += count
         return True
+
+    def tells(
+        self, owner: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any], **fixed: Any
+    ) -> bool:
+        """Text is about to be written to a stream; whether a replay can write its own there."""
+        sink, slots = sink_of(owner), self._slots
+        if sink is None or not self._outside.has(owner) or _is_in_operation(self._running.frame()):
+            return False
+        where, given = identity(sink), (*args, *named.values())
+        if where in slots.changed or not can_tell(function, given):
+            return False
+        if where not in slots.growing:
+            end = end_of(sink)
+            if end is None:
+                return False
+            self._outside.pin(owner)
+            slot = WrittenSlot("", sink, None, contents(sink), identity(owner), self._running.site())
+            slots.growing[where] = Told(slot, end=end)
+        told = slots.growing[where]
+        if isinstance(told, Told):
+            told.calls.append((function, tuple(named), tuple(fixed.items())))
+            told.given.append(given)
+        return True
+
+    def has_told(self, stream: Any) -> bool:
+        """Whether replays write what the call writes to a stream."""
+        return isinstance(self._slots.growing.get(identity(sink_of(stream))), Told)
 
     def length_before(self, container: Any) -> int | None:
         """How many members a list had before the call has added the first one; None if it has added none."""

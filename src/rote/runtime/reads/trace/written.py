@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import torch
+from typing_extensions import override
 
 from ....base import Site, cut, identity, is_instance
 from ...arguments import ClassTarget, Target, read_from
 from ...numbers import KINDS
-from ...objects import UNSET, Content, Position, TensorMark, exact, mark, members
+from ...objects import UNSET, Content, Position, TensorMark, cut_off, exact, mark, members
 from ...state import ATTRIBUTE, CELL, ITEM, MISSING, same, show
 from .kinds import PLAIN_TYPES
 
@@ -76,6 +77,26 @@ class Growing:
     written: WrittenSlot
     count: int = 0
 
+    def take_back(self) -> None:
+        """It is what it was."""
+        self.written.container.clear()
+        self.written.container.extend(self.written.was)
+
+
+@dataclass
+class Told(Growing):
+    """A stream outside to which text is written: where that begins, by what functions, and what."""
+
+    end: int = 0
+    calls: list[tuple[Any, tuple[str, ...], tuple[Any, ...]]] = field(
+        default_factory=list[tuple[Any, tuple[str, ...], tuple[Any, ...]]]
+    )
+    given: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    @override
+    def take_back(self) -> None:
+        cut_off(self.written.container, self.end)
+
 
 @dataclass(frozen=True)
 class Reordered:
@@ -112,8 +133,7 @@ class Slots:
         """The call is attempted once more, with other arguments in place of those that were taken apart."""
         self.taken_back.clear()
         for each in self.growing.values():
-            each.written.container.clear()
-            each.written.container.extend(each.written.was)
+            each.take_back()
         self.growing.clear()
         for address in [address for address, each in self.written.items() if is_given(each.container)]:
             del self.written[address]
