@@ -9,6 +9,9 @@ its timesteps itself, other ones on each rank.
 
 With ``--device cuda`` each rank has a GPU and the policy its real size, and the processes meet over NCCL. The
 exit status is 1 if a rank differs, or if nothing was replayed.
+
+With ``--attention sdpa`` on a GPU the backward of the attention adds in an order that differs from run to run,
+so that two plain runs differ as well. That of matrix products and a softmax does not.
 """
 
 from __future__ import annotations
@@ -40,6 +43,7 @@ class Trainer:
     def __init__(self, options: argparse.Namespace, device: torch.device, *, graphed: bool) -> None:
         dtype = torch.bfloat16 if device.type == "cuda" else torch.float32
         self.policy = build_policy("full" if device.type == "cuda" else "small", device, dtype).train()
+        self.policy.set_attn_implementation(options.attention)
         for kept in (self.policy.model.vlm, self.policy.model.dit.get_input_embeddings()):
             kept.requires_grad_(False)
         self.learned = [each for each in self.policy.parameters() if each.requires_grad]
@@ -82,6 +86,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--steps", type=int, default=12)
     parser.add_argument("--views", type=int, default=2)
+    parser.add_argument("--attention", choices=("eager", "sdpa"), default="eager")
     parser.add_argument("--out", type=Path, help="where rank 0 writes what came out")
     return parser.parse_args()
 
