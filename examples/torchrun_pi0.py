@@ -10,8 +10,8 @@ its timesteps itself, other ones on each rank.
 With ``--device cuda`` each rank has a GPU and the policy its real size, and the processes meet over NCCL. The
 exit status is 1 if a rank differs, or if nothing was replayed.
 
-With ``--attention sdpa`` on a GPU the backward of the attention adds in an order that differs from run to run,
-so that two plain runs differ as well. That of matrix products and a softmax does not.
+With ``--attention sdpa`` on a GPU the backward of the attention adds in another order from run to run: two
+plain runs differ as well. That of matrix products and a softmax does not.
 """
 
 from __future__ import annotations

@@ -32,7 +32,20 @@ from ..objects import (
 )
 from ..pytorch import has_memory
 from .executed import ExecutedCode
-from .kinds import CACHED, ITEM, LENGTH, LOOKED, MISSING, NUMBERED, NUMBERS, RESULT, Entry, container_of, read
+from .kinds import (
+    CACHED,
+    DEFINED,
+    ITEM,
+    LENGTH,
+    LOOKED,
+    MISSING,
+    NUMBERED,
+    NUMBERS,
+    RESULT,
+    Entry,
+    container_of,
+    read,
+)
 from .reads import Address, Read, Reads
 from .snapshot import Snapshot
 
@@ -124,13 +137,14 @@ def look_again(
 
 
 def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
-    """Sort slots before whole containers; leave out the items of a list whose length has changed."""
+    """Sort slots before whole containers; leave out what a changed length says of the members already."""
     # The difference in length already says it: after an insertion, all later items differ as well.
     grown = {id(entry.container) for entry, _ in changed if entry.kind == LENGTH}
     found = [
         difference
         for entry, difference in changed
-        if entry.kind != ITEM or type(entry.key) is not int or id(entry.container) not in grown
+        if id(entry.container) not in grown
+        or not (entry.kind == DEFINED or (entry.kind == ITEM and type(entry.key) is int))
     ]
     return sorted(found, key=lambda difference: "(" in difference.name)
 
