@@ -126,11 +126,6 @@ def test_an_argument_that_is_not_aligned():
     check(scene)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    raises=AssertionError,
-    reason="below a dispatch mode, composite views of parameters lose requires_grad in inference mode",
-)
 def test_a_composite_view_of_a_parameter_in_inference_mode():
     def scene(w):
         w.mode = torch.inference_mode
