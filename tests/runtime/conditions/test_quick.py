@@ -66,6 +66,7 @@ def make_world():
             self.register_buffer("wave", torch.ones(2, dtype=torch.complex64))
             self.factor, self.flags, self.sizes = 1.5, [1, 2], {"a": 1, "b": [2]}
             self.kinds, self.ordered = {1, 2}, collections.OrderedDict(x=1, y=2)
+            self.alone, self.placed = collections.OrderedDict(x=1), Slotted(torch.ones(2))
             self.names, self.frozen, self.mixed, self.empty = (
                 {"a", "b"},
                 frozenset({"a"}),
@@ -125,6 +126,11 @@ def grow_and_shrink(members):
     length = len(members)
     members.extend([None] * 99)
     del members[length:]
+
+
+def turn_round(members):
+    for key in [*members][:1]:
+        members.move_to_end(key)
 
 
 class Name(str):
@@ -208,6 +214,14 @@ CHANGES = {
     "environment back": lambda w: os.environ.pop("ROTE_TEST_BIAS", None),
     "order": lambda w: w.layer.ordered.move_to_end("x"),
     "order back": lambda w: w.layer.ordered.move_to_end("y"),
+    "alone other": lambda w: w.layer.alone.update(x=2),
+    "alone back": lambda w: w.layer.alone.update(x=1),
+    "alone with another": lambda w: w.layer.alone.update(y=1),
+    "alone by another key": lambda w: w.layer.alone.update(y=1) or w.layer.alone.pop("x", None),
+    "alone turned round": lambda w: turn_round(w.layer.alone),
+    "alone gone": lambda w: w.layer.alone.clear(),
+    "slot tensor": lambda w: setattr(w.layer.placed, "value", torch.ones(2)),
+    "slot tensor data": lambda w: rebind(w.layer.placed.value, torch.ones(2)),
     "slot": lambda w: setattr(w.layer.slotted, "value", 6),
     "slot back": lambda w: setattr(w.layer.slotted, "value", 5),
     "deep": lambda w: w.layer.plain.deep.update(k=1),
@@ -284,7 +298,8 @@ NOTICED = (
     "names", "name of another type", "True for 1 in a set", "frozen", "mixed", "mixed again", "classes",
     "no longer empty", "environment", "attribute", "flag", "list item", "slot", "cell", "context variable",
     "list turned round", "list empty", "list item nearly equal", "default", "default gone", "empty filled",
-    "hook", "factory", "factory gone", "bare filled",
+    "hook", "factory", "factory gone", "bare filled", "alone other", "alone with another", "slot tensor",
+    "slot tensor data",
 )  # fmt: skip
 
 
