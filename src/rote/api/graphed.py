@@ -836,6 +836,7 @@ def call_traced(
     """Call a wrapper in a function that Dynamo traces.
 
     Args:
+        instance: That of a method which was graphed in a class.
         encloses: The wrapper is called when compiled code runs, not the plain callable.
     """
     if encloses:

@@ -134,6 +134,8 @@ class Paths:
     """The general path adds a hot path when it has replayed, and clears them when it did more.
 
     Attributes:
+        newest: The path that is tried first.
+        known: The hot paths that are tried one by one, the newest first.
         others: Further paths by :func:`shapes_of` the arguments, as of a server that meets a hundred batch
             sizes. They are looked for first: four vain attempts take longer than one replay.
         finish: Takes the result of a call that was more than a replay.
@@ -182,6 +184,8 @@ class Paths:
         """A key runs eagerly: if it does so for good, the next call need not come this way.
 
         Args:
+            tally: Counts its reasons.
+            shapes: What :meth:`look` has said of its arguments.
             first: Calls of the key that leave none alone. None where a key replays: else it does little harm
                 if calls of others are left alone.
         """

@@ -26,6 +26,8 @@ class BenchPlan:
     """What to measure.
 
     Attributes:
+        contenders: Eager comes first.
+        seconds: Time for the timed calls of all contenders together.
         limit_s: Time for one answer of a contender: its first calls together, or one turn.
         settle_s: Time a contender has, after its first calls, until its calls do not become faster any more.
         cold: Compilers begin with empty caches on disk.

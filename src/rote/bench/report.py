@@ -21,13 +21,17 @@ class BenchRow:
     """One contender.
 
     Attributes:
+        name: Its name on the command line and in the table.
+        title: Its name in a picture.
         status: ``"measured"``, ``"failed"`` or ``"needs a GPU"``.
+        why: Why it was not measured.
         first_fast_call_s: Seconds from the beginning of the first call to the end of the first fast one, with
             setup; None if none of the first calls was fast.
         settled: Whether calls would not have become faster any more when they were timed.
         settled_after_s: Seconds from the beginning of the first call until then, if more calls were needed.
         median_us: Microseconds of a call, from an idle device to an idle device.
         p99_us: The 99th percentile of these times; of fewer than 100 calls the slowest.
+        samples: Number of timed calls.
         round_medians_us: The median of each round: a drift of the machine shows here.
         host_us: Microseconds in which the host issues a call while the queue is short. On a GPU only.
         peak_bytes: The target's memory (weights, arguments) and the peak of the first calls on top of it. On
@@ -93,9 +97,14 @@ class BenchReport:
     """The whole benchmark.
 
     Attributes:
+        target: The target, as the user wrote it.
+        arguments: Its arguments, ``name=value``.
+        device: ``"cuda"`` or ``"cpu"``.
+        device_name: The GPU's name, or the processor's.
         threads: Threads of PyTorch's operations on the CPU, once the target is built.
         versions: Versions of rote and of all that it runs on.
         machine: Clocks and load before and after.
+        seconds: Time meant for timed calls.
         rounds: Turns of each contender.
         first_calls: Calls that were compared with eager.
         compared_again: Whether the first calls were made and compared once more after the timed ones. A

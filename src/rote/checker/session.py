@@ -190,7 +190,11 @@ class Outcome:
 
 
 class Run(NamedTuple):
-    """One call: what it changes outside, the host's generators before and after, and the plain leaves."""
+    """One call.
+
+    ``changes`` is what it changes outside of itself, ``random`` the host's generators before and after it,
+    and ``value`` the plain leaves of the result.
+    """
 
     notes: TrialNotes
     trace: list[TracedOperation]

@@ -48,6 +48,7 @@ class Request:
         batches: The exact number; None takes those that there are, up to the configuration's number.
         from_env: Configuration and layers are those of the environment.
         path: How layers are calculated, where the environment does not say.
+        notes: Remarks for the reader of the report.
     """
 
     target: CommandTarget

@@ -140,6 +140,8 @@ class EnclosedCall:
 
     Attributes:
         name: Known to this process alone, so that no cache of compiled code takes it for another one.
+        graphed: The graphed callable, which the compiled function does not keep alive.
+        owner: The instance, if it is a method that was graphed in a class, likewise.
         operands: How the operands make arguments.
         made: The numbers of those that the compiled code makes, in memory that it uses again.
         body: What the plain callable does, as a graph over the operands; it never runs on real tensors.

@@ -5,6 +5,9 @@ under Dynamo's guards, and what it reads of tensors are inputs of the graph that
 operations are cut out of the graph, and one call takes their place (:mod:`.call`). When the compiled code
 runs, that call goes through the graphed callable: it is observed, recorded, replayed.
 
+The operations that were cut out are its definition: from them PyTorch learns what the results look like
+(:mod:`.body`). They never run.
+
 A call stands in the graph if that cannot be told from the plain callable: Dynamo traces all of it, it writes
 nothing but memory of its own, and nothing that the compiled function does before is put off behind it. Else
 the graph breaks at the call, and the graphed callable runs between two graphs, in a frame that Dynamo leaves

@@ -67,7 +67,11 @@ def function_of(call: EnclosedCall) -> Callable[..., Any]:
 
 
 class Ticket(bytearray):
-    """The memory of a ticket. It holds the autograd graph of one forward."""
+    """The memory of a ticket. It holds the autograd graph of one forward.
+
+    Attributes:
+        operands: What it was called with, by number.
+    """
 
     results: Sequence[torch.Tensor]
     operands: Sequence[torch.Tensor]
@@ -83,7 +87,11 @@ class Ticket(bytearray):
 
 
 def try_on_fakes(call: EnclosedCall, fakes: Sequence[Any]) -> None:
-    """Have PyTorch find out what a call returns, as it will when it traces the graph further."""
+    """Have PyTorch find out what a call returns, as it will when it traces the graph further.
+
+    Raises:
+        Exception: It cannot.
+    """
     operators().call(call.name, [*fakes[: call.tensors]], [*fakes[call.tensors :]])
 
 
@@ -249,6 +257,7 @@ class Operators:
     Attributes:
         call: The call, where no gradients are recorded.
         keep: The call, with its autograd graph kept for a ticket.
+        library: Keeps them defined.
     """
 
     call: Any

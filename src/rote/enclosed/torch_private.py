@@ -37,7 +37,13 @@ _CONTEXTS = frozenset({"GradModeVariable", "AutocastModeVariable", "NullContextV
 
 @dataclass(frozen=True)
 class _Mark:
-    """Where Dynamo was when the plain callable was not yet traced."""
+    """Where Dynamo was when the plain callable was not yet traced.
+
+    Attributes:
+        versions: How often each tensor had been written.
+        randoms: How many random numbers of Python's had been drawn.
+        hooks: How many hooks had been put on tensors.
+    """
 
     last: Any
     versions: Mapping[Node, int]

@@ -1,4 +1,8 @@
-"""The report as one page of HTML, which needs nothing else: no script, no network."""
+"""The report as one page of HTML, which needs nothing else: no script, no network.
+
+A policy in the page forbids everything but the style that stands in it, by its hash. So a text that came
+through unescaped could still do nothing.
+"""
 
 from __future__ import annotations
 

@@ -21,6 +21,7 @@ class PlanEntry:
     """A file of a directory.
 
     Attributes:
+        days: How long ago it was written.
         plan: What it holds, if those are facts that can be read.
         fault: Why it cannot be read; empty if it can.
     """
@@ -45,7 +46,11 @@ def opened(path: str) -> tuple[PlanDirectory, dict[str, PlanFolder]]:
 
 
 def entries(path: str) -> list[PlanEntry]:
-    """The files of a directory, facts first, those in ``code`` with that before their names."""
+    """The files of a directory, facts first, those in ``code`` with that before their names.
+
+    Raises:
+        PlanError: The directory cannot be opened.
+    """
     folders = opened(path)[1].items()
     files = [(prefix, folder, each) for prefix, folder in folders for each in folder.places()]
     return [_entry(prefix, folder, each) for prefix, folder, each in files if prefix + each.name != KEY]
@@ -62,7 +67,11 @@ def _entry(prefix: str, folder: PlanFolder, place: KeptFile) -> PlanEntry:
 
 
 def _read(folder: PlanFolder, place: KeptFile) -> PlanFile | None:
-    """The facts in a file; None where there are none."""
+    """The facts in a file; None where there are none.
+
+    Raises:
+        PlanError: The file is not whole, or none of a plan.
+    """
     kinds = {
         ENDING: (FACTS, MOST_BYTES),
         CODE_ENDING: (CODE, MOST_CODE),

@@ -33,6 +33,7 @@ class PlanDirectory:
     """One directory.
 
     Attributes:
+        path: Where it is; it is made if it is missing, unless ``make`` says otherwise.
         sources: The source files that were looked at.
         folder: The folder; None if it cannot be used.
         shelf: The compiled kernels; None if they are not used.

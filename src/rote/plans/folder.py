@@ -57,7 +57,11 @@ UNFINISHED = ".unfinished"
 
 
 class KeptFile(NamedTuple):
-    """A file in a folder."""
+    """A file in a folder.
+
+    Attributes:
+        changed: When it was written, in seconds.
+    """
 
     name: str
     nbytes: int
@@ -136,6 +140,9 @@ class PlanFolder:
 
         Args:
             replace: A file of that name goes; else it stays, and nothing is written.
+
+        Raises:
+            PlanError: That is not possible; nothing is left behind.
         """
         made = f".{secrets.token_hex(8)}{UNFINISHED}"
         try:
@@ -155,7 +162,11 @@ class PlanFolder:
             raise PlanError(f"{name} cannot be written to {self.path}: {_told(error)}") from error
 
     def places(self) -> list[KeptFile]:
-        """The regular files in it, by name."""
+        """The regular files in it, by name.
+
+        Raises:
+            PlanError: It cannot be read.
+        """
         try:
             with os.scandir(self.descriptor) as found:
                 kept = [(each.name, each.stat(follow_symlinks=False)) for each in found]
@@ -165,7 +176,11 @@ class PlanFolder:
         return sorted([KeptFile(name, at.st_size, at.st_mtime) for name, at in files])
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file.
+
+        Raises:
+            PlanError: That is not possible.
+        """
         try:
             os.unlink(name, dir_fd=self.descriptor)
         except OSError as error:

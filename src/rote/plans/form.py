@@ -36,7 +36,11 @@ def _printable(value: Any) -> Any:
 
 
 def read(kind: type[_Kind], payload: bytes) -> _Kind:
-    """Facts of a class."""
+    """Facts of a class.
+
+    Raises:
+        PlanError: It is no JSON, or something in it has another type, is missing, or is too much.
+    """
     try:
         value = json.loads(payload.decode("ascii"), parse_constant=_refuse)
         return _made(kind, value)

@@ -28,7 +28,12 @@ MOST_CODE, MOST_CERTIFICATE = 16 << 20, 4096
 
 
 class CodeShelf:
-    """The kernels of one directory; see :class:`~..runtime.compiling.Shelf`. Nothing here raises."""
+    """The kernels of one directory; see :class:`~..runtime.compiling.Shelf`. Nothing here raises.
+
+    Args:
+        folder: Where; the user's alone.
+        fail: Told why something is not used.
+    """
 
     def __init__(self, folder: PlanFolder, fail: Callable[[str], None]) -> None:
         self.folder = folder

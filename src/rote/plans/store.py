@@ -56,7 +56,11 @@ class PlanReport:
 
 
 class PlanStore:
-    """Keeps the facts of one callable, as :class:`~..runtime.engine.facts.FactStore` says."""
+    """Keeps the facts of one callable, as :class:`~..runtime.engine.facts.FactStore` says.
+
+    Args:
+        name: The name of the callable, the same in all processes.
+    """
 
     def __init__(self, directory: PlanDirectory, name: str, options: Mapping[str, str]) -> None:
         self.directory = directory

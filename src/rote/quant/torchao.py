@@ -1,5 +1,9 @@
 """Quantization through torchao: a configuration for its ``quantize_``.
 
+Importing this module registers :class:`DuQuantAOConfig` with torchao, which has to be installed:
+
+    torchao.quantization.quantize_(model, DuQuantAOConfig(config))
+
 torchao passes one layer at a time and no data, so there is no calibration, no transform shared by layers, and
 no report; ``rote.quant.quantize_`` has all three.
 """

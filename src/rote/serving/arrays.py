@@ -58,7 +58,12 @@ def is_known(dtype: np.dtype[Any]) -> bool:
 
 
 def array_of(fields: Mapping[Any, Any], limits: WireLimits) -> np.ndarray[Any, Any]:
-    """The array that a map stands for."""
+    """The array that a map stands for.
+
+    Raises:
+        MessageError: A field is missing, unknown or malformed, the type is not accepted, the bytes are not
+            those of the shape, or there are too many.
+    """
     _check_fields(fields, ARRAY, (DATA, TYPE, SHAPE))
     dtype, data, shape = _type_of(fields[TYPE]), fields[DATA], fields[SHAPE]
     if not isinstance(data, bytes):
@@ -74,7 +79,11 @@ def array_of(fields: Mapping[Any, Any], limits: WireLimits) -> np.ndarray[Any, A
 
 
 def generic_of(fields: Mapping[Any, Any]) -> np.generic:
-    """The number, or text, of a numpy type that a map stands for."""
+    """The number, or text, of a numpy type that a map stands for.
+
+    Raises:
+        MessageError: A field is missing, unknown or malformed, or the value is none of the type.
+    """
     _check_fields(fields, GENERIC, (DATA, TYPE))
     dtype, value = _type_of(fields[TYPE]), fields[DATA]
     if type(value) not in _PYTHON[dtype.kind]:

@@ -13,7 +13,12 @@ from .writing import encode, plain
 
 @dataclass(frozen=True)
 class Reply:
-    """The answer to a request."""
+    """The answer to a request.
+
+    Attributes:
+        waited_s: From the request to the beginning of the inference.
+        infer_s: What the policy took, its results on the host.
+    """
 
     message: bytes
     waited_s: float

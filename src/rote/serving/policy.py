@@ -32,6 +32,8 @@ class Served:
     Attributes:
         metadata: What each client is told first.
         examples: Observations as clients send them.
+        reset: Forgets the episode; None if there is nothing to forget.
+        graphed: What is replayed, if that is known.
         device: Where tensors are made of arrays; None leaves the arrays.
         plain: What ``function`` is without graphs.
     """

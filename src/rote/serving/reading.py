@@ -26,7 +26,12 @@ _NO_SCALARS = _EXTENSIONS | _LISTS | _MAPS
 
 
 def decode(message: bytes, limits: WireLimits) -> Any:
-    """The value of a message; arrays and numbers of numpy's are made anew."""
+    """The value of a message; arrays and numbers of numpy's are made anew.
+
+    Raises:
+        MessageError: The message is malformed, over a limit, or has something in it that is not accepted.
+        EnvironmentError_: msgpack is not installed.
+    """
     if len(message) > limits.message_bytes:
         raise MessageError(
             f"a message has {len(message):,} bytes, and {limits.message_bytes:,} are the limit"

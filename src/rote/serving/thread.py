@@ -53,6 +53,9 @@ class InferenceThread:
     def submit(self, function: Callable[[], Any], *, bounded: bool = True) -> Future[Any]:
         """Have a call made; cancelling the future leaves it out if it has not begun.
 
+        Args:
+            bounded: Whether the bound holds for it.
+
         Raises:
             OverfullError: As many calls wait as may.
         """

@@ -54,7 +54,11 @@ class PartStage(Enum):
 
 @dataclass(frozen=True)
 class GraphedPart:
-    """What makes the calls of a part."""
+    """What makes the calls of a part.
+
+    Attributes:
+        ledger: What its tracing costs.
+    """
 
     function: Any
     ledger: Ledger
@@ -68,6 +72,7 @@ class ModulePart:
 
     Args:
         alive: The module, which nobody here keeps alive.
+        stage: What becomes of its first call.
         trains: Its calls with gradients are met as well.
 
     Attributes:

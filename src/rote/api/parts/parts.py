@@ -96,7 +96,11 @@ SHOWN = 16
 
 
 class Parts:
-    """The parts of one callable."""
+    """The parts of one callable.
+
+    Args:
+        make: Makes the graphed callable of a module, with the ledger of a part.
+    """
 
     def __init__(
         self,

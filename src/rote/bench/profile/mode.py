@@ -28,7 +28,13 @@ _UNSEEN = ("aten::detach", "profiler::")
 
 @dataclass(frozen=True)
 class AskedOperation:
-    """One operation of a call, as ``aten::add``, with the user's line."""
+    """One operation of a call, as ``aten::add``, with the user's line.
+
+    Attributes:
+        waited_us: Host time since the operation before it (or the beginning of the call), without the mode's.
+        took_us: Host time of the operation itself.
+        view: It only looks at memory of an operand in another way.
+    """
 
     name: str
     site: Site

@@ -34,6 +34,7 @@ class TraceSpan:
 
     Attributes:
         id: Number of the operation or range; of device work, of the operation that launched it.
+        thread: The thread, or the device and stream.
     """
 
     name: str
@@ -53,7 +54,9 @@ class ProfilerTrace:
     """The spans of a trace, each list in order of time.
 
     Attributes:
+        operations: Operations on the host, nested ones too.
         ranges: Ranges named by the program or by rote.
+        device: Kernels, copies and fills.
         waits: Runtime calls in which the host waits for the device.
     """
 

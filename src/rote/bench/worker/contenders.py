@@ -22,8 +22,11 @@ class Contender:
     """One way.
 
     Attributes:
+        name: Its name on the command line and in results.
+        title: Its name in a picture.
         make: Turns the target's callable into one that is called in its place. Its time counts towards the
             first fast call, as that of the first calls does.
+        notes: Remarks on the callable after its calls, in one line each.
         is_settled: Whether its calls will not become faster any more. It may wait, for the seconds given.
         needs_gpu: It means nothing on a CPU.
         by_default: It is measured without being asked for.

@@ -33,6 +33,7 @@ class Launches:
 
     Attributes:
         total: All that the host puts into the queue: kernels, graphs, copies, fills.
+        copies: Copies and fills launched one by one.
         kernels_run: Kernels that ran on the device, in graphs too.
         copies_run: Copies that ran on the device, in graphs too.
         bytes_copied: Bytes of these copies, by direction (``HtoD`` is to the device).

@@ -260,7 +260,11 @@ def is_module_dict(container: Any) -> bool:
 
 
 def refuse_lazy(values: Iterable[Any]) -> None:
-    """Refuse lazy modules, whose parameters have no shape before the first call."""
+    """Refuse lazy modules, whose parameters have no shape before the first call.
+
+    Raises:
+        MisuseError: There is one among the callable's modules.
+    """
     for module in [value for value in values if isinstance(value, torch.nn.Module)]:
         for name, parameter in module.named_parameters():
             if isinstance(parameter, UninitializedTensorMixin):

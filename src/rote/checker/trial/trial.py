@@ -59,6 +59,9 @@ class Trial(DispatchMode):
     """Dispatch mode for the runs of one check.
 
     Attributes:
+        notes: What the current run has met.
+        trace: The operations of the current run.
+        made: Host memory that was allocated in the current run.
         building: Tensors are being made for the callable; the first run forgets what was noted then.
         places: The places of the wanted positions in the trace.
         inside: How deep in PyTorch the call is; 0 in the callable's own code, where devices are ``cuda``.

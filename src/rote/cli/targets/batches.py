@@ -1,4 +1,10 @@
-"""A target as a model and its calibration batches."""
+"""A target as a model and its calibration batches.
+
+The callable of a target is a ``torch.nn.Module``, or a method of one (``policy.sample_actions``). Its
+arguments are those of one call, the only batch; or one list, iterator or ``DataLoader`` of batches, as
+``(model, (batches,))``. A batch that is a mapping holds keyword arguments, a tuple holds arguments, anything
+else is the one argument. Keyword arguments of the target go with every batch.
+"""
 
 from __future__ import annotations
 

@@ -46,14 +46,23 @@ class CommandTarget:
 
 
 def load(name: str, arguments: Iterable[str] = ()) -> CommandTarget:
-    """Import a target's builder, call it with ``name=value`` each; MisuseError if that gives no callable."""
+    """Import a target's builder and call it with ``arguments``: ``name=value`` each, Python literals or text.
+
+    Raises:
+        MisuseError: There is no such file or function, an argument is malformed, the builder raised, or it
+            returned something else than a callable with its arguments.
+    """
     build = builder(name)
     target = _target(name, _built(name, build, arguments))
     return replace(target, site=_site(target.function, build))
 
 
 def built(name: str, arguments: Iterable[str] = ()) -> Any:
-    """What a target's builder returns, whatever that is; MisuseError if it is not there, or raised."""
+    """What a target's builder returns, whatever that is.
+
+    Raises:
+        MisuseError: There is no such file or function, an argument is malformed, or the builder raised.
+    """
     return _built(name, builder(name), arguments)
 
 

@@ -27,6 +27,7 @@ class Scale(NamedTuple):
     """A scale that can be moved.
 
     Attributes:
+        local: Its name in ``forward``.
         self_name: What ``forward`` calls ``self``.
         end: The last line of ``forward``.
         registered: The line in ``__init__`` that sets it so far, or else the one that calls ``super``.

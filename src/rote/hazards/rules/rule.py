@@ -140,7 +140,13 @@ class Rule:
 
 @dataclass(frozen=True)
 class Reason:
-    """Why something was not replayed, once."""
+    """Why something was not replayed, once.
+
+    Attributes:
+        message: What happened, with the values that matter.
+        where: The user's line, if it is known.
+        remedy: What to do about it.
+    """
 
     code: str
     message: str

@@ -42,6 +42,7 @@ class SourceClass:
     Attributes:
         is_module: It has a base class, and a ``forward`` or a base that is a module by its name.
         is_function: It is a ``torch.autograd.Function``.
+        attributes: The attributes of ``self``, from ``__init__`` and the class body.
     """
 
     node: ast.ClassDef
@@ -58,6 +59,7 @@ class SourceFunction:
     Attributes:
         self_name: What it calls ``self``; empty if it is no method.
         path: The lines that led to it, from the entry on.
+        inner: Functions defined in it, by name.
     """
 
     node: FunctionNode
@@ -78,6 +80,8 @@ class ScannedFile:
     """A file's functions and classes.
 
     Attributes:
+        classes: Its classes by name; of several with one name, the last.
+        top: The functions of the file itself, by name.
         captures: Whether it captures graphs.
     """
 

@@ -115,6 +115,7 @@ class HandedPart:
     """What Inductor says of code that it hands over to be graphed.
 
     Attributes:
+        names: What it calls the inputs.
         stacks: The stack of each: of what makes it or uses it first.
         static: The numbers of those that lie where they lay, as parameters do.
         written: The numbers of those that it may write.

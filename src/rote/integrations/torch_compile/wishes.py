@@ -40,6 +40,7 @@ class Wishes:
 
     Attributes:
         kernels: ``"inductor"`` for compiled kernels, ``"aten"`` for those that eager runs.
+        recording: How the compiled code is recorded.
         patches: Settings of Inductor.
         max_parameter_sets: Sets of parameters with which one compiled graph has recordings.
         skip_dynamic_graphs: Code for sizes that change is not recorded.

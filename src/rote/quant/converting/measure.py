@@ -70,7 +70,10 @@ def clipped_share(layer: DuQuantLinear, rows: Tensor) -> float:
 def stage_reports(
     linear: nn.Linear, chain: Chain, rows: Tensor, config: DuQuantConfig, bits: int
 ) -> tuple[StageReport, ...]:
-    """The input before and behind every stage, and the error of a layer quantized there."""
+    """The input before and behind every stage, and the error of a layer quantized there.
+
+    Ranges are plain, of every token and every row of the weight, so that stages can be compared.
+    """
     weight = linear.weight.detach().float()
     width = padded(weight.shape[1], config.block_size)
     weight, rows = pad_columns(weight, width), pad_columns(rows.to(weight), width)

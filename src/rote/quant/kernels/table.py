@@ -29,6 +29,7 @@ class Tile:
     Attributes:
         bm: Rows of the output in a tile.
         bn: Columns of the output in a tile, 32 to 256.
+        unroll: Blocks of 128 summed columns in a step, 1, 2 or 4.
         split: Parts that the summed dimension is split into.
         stages: Steps that are loaded ahead.
         pdl: Start before the transform is done, and fetch weights meanwhile.

@@ -24,6 +24,7 @@ class LayerEntry:
     """A quantized layer.
 
     Attributes:
+        name: Its place in the model.
         dtype: Type of the bias, by its name in torch.
         path: How it is calculated.
         transform: The first layer with the same transform.
@@ -111,7 +112,11 @@ def entries_of(model: nn.Module) -> tuple[list[Any], list[LayerEntry]]:
 
 
 def read_entries(content: Mapping[str, Any]) -> tuple[list[DuQuantConfig], list[LayerEntry]]:
-    """The configurations and layers of a checkpoint's metadata."""
+    """The configurations and layers of a checkpoint's metadata.
+
+    Raises:
+        MisuseError: The metadata are malformed.
+    """
     configs, layers = content["configs"], content["layers"]
     if not isinstance(configs, list) or not isinstance(layers, list) or not layers:
         raise MisuseError("the metadata 'configs' and 'layers' must be lists")

@@ -124,6 +124,7 @@ class Admission:
         leaves: Names of the variables that hold the leaves, in order.
         generators: Names of the variables that hold the random generators among the arguments, in order.
         state: Names of the variables that hold the generators outside.
+        given: The expression of what is given, once the arguments are written.
     """
 
     def __init__(self, source: Source, call: Call, *, sorts: bool) -> None:

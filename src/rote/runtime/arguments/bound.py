@@ -81,7 +81,11 @@ def remove(container: Any, key: Any) -> None:
 
 
 def read_from(kind: str, container: Any, key: Any) -> Any:
-    """What lies in a slot."""
+    """What lies in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: The slot is empty.
+    """
     if kind == CONTENTS:
         return values(container)
     if kind == APPENDED:

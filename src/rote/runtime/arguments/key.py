@@ -54,6 +54,7 @@ class Key(NamedTuple):
         tokens: Comparable form of each leaf.
         common: How tensors share memory, containers that are one object with an earlier one, and
             :class:`OfState`.
+        ambient: The state around the call.
         added: Names of the attributes that users added to each tensor; none for those of compiled code.
         gradients: The leaves that have something in their ``.grad``, once calls have asked for that.
         borrowed: The leaves in memory that others have as well (:func:`is_borrowed`).
@@ -109,6 +110,7 @@ class Call(NamedTuple):
         openings: Which classes of arguments are taken apart.
         opened: The classes that were in this call.
         state: Random generators outside that the key looks at, as it does at those among the arguments.
+        inputs: What the leaves are in the program, if compiled code is called.
         apart: Tensors that may share memory with each other, which makes no difference.
         met: The branches, once they were asked for: the callable may change the arguments afterwards.
     """

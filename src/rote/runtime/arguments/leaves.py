@@ -75,6 +75,7 @@ class ArgumentBranch(NamedTuple):
 
     Attributes:
         kind: Which of :data:`_MAKE` makes it.
+        cls: Its class, or what else it is made with.
         names: The keys of its children; where it only counts them, their number.
     """
 

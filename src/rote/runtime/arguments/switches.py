@@ -37,7 +37,11 @@ def read_switches() -> tuple[Any, ...]:
 
 
 class Switches:
-    """The switches as a key has them."""
+    """The switches as a key has them.
+
+    Attributes:
+        words: Words that say of all switches whether one has changed since :meth:`holds` was asked.
+    """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
         self._values = values

@@ -59,6 +59,11 @@ class BackwardOrder:
         self._differed = 0
 
     def learn(self, *, nested: bool, differed: bool) -> None:
-        """A traced call has ended."""
+        """A traced call has ended.
+
+        Args:
+            nested: It went back through what a backward has made.
+            differed: It has run other operations than those before it.
+        """
         self._differed += nested and differed
         self.as_plainly = nested and self._differed <= PATIENCE

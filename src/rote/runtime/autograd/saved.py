@@ -22,7 +22,12 @@ Quietly = Callable[[Callable[[], Any]], Any]
 
 
 class SavedRead(NamedTuple):
-    """A tensor made outside that the graph saved."""
+    """A tensor made outside that the graph saved.
+
+    Attributes:
+        tensor: The tensor itself, weakly (it may be rebound to other memory).
+        alias: The memory that was saved, with the tensor's version counter.
+    """
 
     tensor: weakref.ref[torch.Tensor]
     alias: torch.Tensor
@@ -47,7 +52,12 @@ class Saved(NamedTuple):
 
 @contextmanager
 def saving(quietly: Quietly, keep: Callable[[torch.Tensor], None]) -> Generator[None]:
-    """Run a recorded forward."""
+    """Run a recorded forward.
+
+    Args:
+        quietly: Makes the aliases, so that the tracer of the call does not see it.
+        keep: Takes what the graph saves, aliases that share the version counters.
+    """
     used = [(quietly, keep)]  # emptied at the end: autograd keeps hooks where no garbage collector looks
 
     def pack(tensor: torch.Tensor) -> torch.Tensor:

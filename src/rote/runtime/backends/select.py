@@ -16,7 +16,10 @@ PATIENCE_S = 5.0
 
 
 class Backends:
-    """The backends of a process, made when first asked for."""
+    """The backends of a process, made when first asked for.
+
+    All recordings of a device share a pool and a lock, so there is one backend for each device.
+    """
 
     def __init__(self) -> None:
         self._made: dict[str, Backend] = {}
@@ -48,6 +51,10 @@ class Backends:
 
     def choose(self, wanted: str, seen: torch.device) -> Backend:
         """The backend for a call that uses ``seen``.
+
+        Args:
+            wanted: ``"auto"``, ``"cuda"`` or ``"host"``.
+            seen: The device in use: CUDA if any argument or reachable tensor is there.
 
         Raises:
             EnvironmentError_: CUDA was asked for and there is none.

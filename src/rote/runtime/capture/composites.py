@@ -178,7 +178,13 @@ def _divided(result: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class _Division:
-    """A hook behind the backward of a product."""
+    """A hook behind the backward of a product.
+
+    Attributes:
+        factors: What was multiplied.
+        dim: The dimension that was multiplied over.
+        keeps: The product has that dimension, too.
+    """
 
     name: str
     factors: torch.Tensor

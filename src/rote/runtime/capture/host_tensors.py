@@ -46,6 +46,7 @@ class HostTensors:
 
     Args:
         given: The tensors over the memory of arrays among the arguments.
+        numbers: The numbers and arrays that are followed.
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.

@@ -24,6 +24,7 @@ class Overload:
 
     Attributes:
         facts: What its schema and the table of operators say.
+        raw: The call without Python code around it.
         parts: Takes it apart, if it has no kernel of its own.
         seen: Its kernel may be Python code of the user's, which is watched.
         seeds: It takes the seeds of an attention.

@@ -15,7 +15,12 @@ from .path import Cursor, Writes
 
 
 class Placer:
-    """Says where operations run."""
+    """Says where operations run.
+
+    Attributes:
+        devices: Devices of operands, those that lie where operations are captured not all noted.
+        index: Of the GPU on which operations of the call ran; -1 before the first of them.
+    """
 
     def __init__(self, cursor: Cursor, writes: Writes) -> None:
         self.devices: set[torch.device] = set()

@@ -80,7 +80,10 @@ class Repeats:
         return self._are_again(kwargs.values(), [operand for _, operand in named])
 
     def is_made(self, was: Operation, args: tuple[Any, ...], kwargs: dict[str, Any], out: Any) -> bool:
-        """Note the result of an operation found by :meth:`find`, if it is the other call's as well."""
+        """Note the result of an operation found by :meth:`find`, if it is the other call's as well.
+
+        If it is not, parts of it may have been noted, as they are in any case.
+        """
         structure, results, viewed = was.structure, was.results, was.kind == ops.VIEWED
         if type(out) is _Tensor and structure == "one" and type(results[0]) is Token:  # most results
             if viewed and _is_among(out, args, kwargs):

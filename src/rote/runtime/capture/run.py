@@ -1,4 +1,9 @@
-"""One traced call: the callable runs under the tracer until it returns, whatever segments are refused."""
+"""One traced call: the callable runs under the tracer until it returns, however often a segment is refused.
+
+The caller's result and side effects are those of one plain call, whatever happens to the recording. A refused
+operation is remembered, and the call starts again and follows what has already run. If the capture fails and
+no operation is known to be at fault, the rest of the call runs eagerly.
+"""
 
 from __future__ import annotations
 
@@ -83,16 +88,20 @@ class Plan:
         root: The tree of the call's recording.
         warmup: Agreeing observations before a node is recorded.
         stands: The recording's in the places of those among the arguments.
+        capture: What the call records into, if anything may be recorded.
         follow: Follow a path that has just been replayed.
+        path: Values along it.
         careful: Code that has not run yet may read or keep memory of an argument: it does not run on copies.
         renamed: Arguments that share memory with state, and are known by another storage where the call runs
             on the caller's own tensors.
         watch: The gradient slots before the call, weakly.
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
+        split: Names of operations that run between segments.
         shaped: Names of operations whose results have had several sizes.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
+        binds: The slots that calls like it bind.
         numbers: Which numbers change from call to call; where they are not followed, this call is to do what
             earlier ones have computed of them.
         captures_collectives: Collectives are captured where they can be.
@@ -145,6 +154,7 @@ class TraceHooks:
         take_back: Called with the slots in which what was given lies again, in place of what stood for it.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
+        settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
         lend: Called with an array over the memory of a tensor, and with what is to be called if it is read.
         leads: Whether C++ that is known has begun a collective, by its name.
@@ -174,6 +184,7 @@ class Observation:
     """What a traced call did, what it ran on, and what became of its capture.
 
     Attributes:
+        value: The returned value, in the form in which it is taken apart.
         template: How the result is handed out.
         node: The stretch in which the call ended, the last of ``nodes``.
         difference: What no earlier call had done.
@@ -183,6 +194,7 @@ class Observation:
         arrays: Addresses of arrays from outside that became tensors, each with the line.
         devices: The devices of operands, those that lie where operations are captured not all noted.
         remembered: Numbers of the storages that the recording of a followed path holds.
+        stood: What it ran on in the place of the caller's own tensors, by leaf.
         settings: Where it has set random generators.
         lines: Lines that have read numbers.
         path: The edges of the tree along which the call went.

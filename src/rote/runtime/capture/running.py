@@ -26,7 +26,12 @@ _SYNCHRONIZE = "rote_transfers::synchronize"
 
 
 class Runner:
-    """Runs operations."""
+    """Runs operations.
+
+    Attributes:
+        profiler: Watches the callable's code, and must not see the recorder's own.
+        running: The operator that runs, if its kernel may be Python code.
+    """
 
     def __init__(self, cursor: Cursor, resized: ResizedStorages) -> None:
         self.profiler: Any = None

@@ -43,7 +43,11 @@ class Job:
         return self._found is not None
 
     def results(self) -> Mapping[KernelSource, Outcome]:
-        """What came out of each source."""
+        """What came out of each source.
+
+        Raises:
+            InternalError: The job is not done.
+        """
         if not self.done or self._found is None:
             raise InternalError("the results of a job were asked for before it was done; ask Job.done first")
         return self._found

@@ -47,6 +47,7 @@ class CompileProcess:
     """One process that compiles.
 
     Args:
+        workers: How many kernels at once.
         sources: What it finds when it begins; with nothing to do it would end.
 
     Raises:
@@ -166,7 +167,11 @@ def _cause(status: int) -> str:
 
 
 def _interpreter() -> str:
-    """The Python interpreter."""
+    """The Python interpreter.
+
+    Raises:
+        EnvironmentError_: The program is something else, which would be started again in its place.
+    """
     path = sys.executable or ""
     if getattr(sys, "frozen", False) or not Path(path).name.startswith(("python", "pypy")):
         raise EnvironmentError_(f"sys.executable is {path!r}, which is no Python interpreter to compile with")

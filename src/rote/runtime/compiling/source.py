@@ -62,7 +62,9 @@ class Binary:
     """A compiled kernel.
 
     Attributes:
+        source: What it was made of.
         code: A shared object of the host, or a cubin.
+        symbol: The function's name in it.
         shared_bytes: Shared memory of each program on a GPU, in bytes.
     """
 
@@ -74,7 +76,11 @@ class Binary:
 
 @dataclass(frozen=True)
 class CompileFailure:
-    """Why there is no binary."""
+    """Why there is no binary.
+
+    Attributes:
+        source: What was to be compiled.
+    """
 
     source: KernelSource
     why: str

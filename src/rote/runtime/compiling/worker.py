@@ -135,6 +135,8 @@ class CompileOrder(NamedTuple):
     """How to compile.
 
     Attributes:
+        workers: How many kernels at once.
+        directory: Where to write; it is made here.
         paths: Where Triton and what it needs are found.
         compiler: The command of the C++ compiler; empty to look for one.
         longest_s: Seconds after which the compiling of a kernel is ended.
@@ -349,6 +351,9 @@ def _cpp(request: Request, order: CompileOrder) -> Reply:
 
 def compiler_command(wanted: str) -> list[str]:
     """The command of the C++ compiler.
+
+    Args:
+        wanted: The one that the user wants; empty to look for one.
 
     Raises:
         RefusedError: There is none.

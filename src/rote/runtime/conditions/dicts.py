@@ -67,7 +67,13 @@ RARELY = 4
 
 
 class SeenDicts(NamedTuple):
-    """Containers as they were at one moment."""
+    """Containers as they were at one moment.
+
+    Attributes:
+        changing: The words that the epoch speaks for.
+        portions: The same, as they are read.
+        lengths: The words that it does not speak for.
+    """
 
     versions: list[int]
     changing: Stage

@@ -57,6 +57,7 @@ class Guard:
     """The state a recording depends on, in a form that is quick to check.
 
     Args:
+        snapshot: The state when the recording was made.
         externals: Tensors that the recording reads in place, by storage handle.
         parameters: Parameters among the arguments, by storage handle, with their names.
         gradients: Gradients the recording may read: parameter name, parameter, gradient.
@@ -64,6 +65,12 @@ class Guard:
         arrays: Addresses of numpy arrays whose content is read again at every replay (not under guard).
         looked: Tensors that are not read, but asked for their shape, type, or whether they require grad.
         flags: Whether a tensor requires grad matters without gradients too.
+
+    Attributes:
+        entries: The slots under guard, with what lay in them.
+        conditions: What has to hold of them.
+        tensors: The tensors read in place.
+        handles: Their storages.
     """
 
     def __init__(

@@ -47,6 +47,7 @@ class SlotPlace(NamedTuple):
     """Something that was read, and what is read there now.
 
     Attributes:
+        entry: The slot, or the slot in which it was found.
         suffix: What is written behind the name of the slot.
         was: What lay there, as the guard keeps it.
     """
@@ -61,6 +62,7 @@ class KnownPaths(NamedTuple):
     """What a guard knows of the objects that were read, all by identity.
 
     Attributes:
+        of: The slots under guard in each container.
         holders: All slots that were read, by the object that lay in them.
         pinned: Objects in whose place no other will do.
         owners: Functions, methods and tuples, by each part they are made of.
@@ -114,11 +116,13 @@ class Pairs:
     """Pairs objects that were read with the objects that lie in their place.
 
     Args:
+        known: What was read.
         inside: Identities of the only objects that may be replaced, if there are any. They are read, and
             paired with themselves, even where they still lie.
 
     Attributes:
         found: By the identity of each object that was there: it, and the one in its place.
+        difference: The first place that differs, if any does.
     """
 
     def __init__(self, known: KnownPaths, inside: frozenset[int] = frozenset()) -> None:
@@ -267,7 +271,13 @@ def _as_entry(noted: Entry | Read) -> Entry:
 
 
 class Followed:
-    """Slots in which objects are replaced again and again, and what is read of those objects."""
+    """Slots in which objects are replaced again and again, and what is read of those objects.
+
+    Args:
+        inner: What is read of the objects in them.
+        objects: Identities of those objects.
+        known: What is known of all other objects.
+    """
 
     def __init__(
         self, roots: list[Entry], inner: list[Entry], objects: AbstractSet[int], known: KnownPaths

@@ -98,6 +98,8 @@ class Slot(NamedTuple):
     """A place in an object in which something lies.
 
     Attributes:
+        kind: How it is written.
+        container: The object, or the dict with its attributes.
         suffix: What one writes behind the name of the object.
     """
 

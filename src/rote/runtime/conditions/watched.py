@@ -27,6 +27,7 @@ class Watched(NamedTuple):
     """A tensor that is read in place, and how it was when the recording was made.
 
     Attributes:
+        entry: The slot it was found in; None for an argument.
         site: The user's line that read it first.
         looks: How it looked at its memory.
     """

@@ -36,7 +36,10 @@ def prepare(
     exclusive: bool,
     site: Site,
 ) -> Plan | Refused:
-    """Complete a plan, so that the call records from the start of the tree; or say why it runs eagerly."""
+    """Complete a plan, so that the call records from the start of the tree; or say why it has to run eagerly.
+
+    An exclusive recording gets memory that no other one writes.
+    """
     why = paused(recording, site)
     if why is not None:
         return Refused(why)

@@ -18,7 +18,11 @@ from .states import State
 
 
 class PlainPath:
-    """Answers the calls of one key with PLAINLY."""
+    """Answers the calls of one key with PLAINLY.
+
+    Attributes:
+        call: The function, of positional and keyword arguments: PLAINLY, or NOT_MINE for another key.
+    """
 
     __slots__ = ("call",)
 

@@ -113,7 +113,14 @@ class Settling:
         self._computation: Computation | None = None  # what it computed from numbers that change
 
     def learn(self, watch: GradientWatch, dice: HostRandom, guards: list[Reason], *, held: bool) -> Answer:
-        """Judge the call and return its result."""
+        """Judge the call and return its result.
+
+        Args:
+            watch: The gradient slots before the call.
+            dice: The host's random generators before the call.
+            guards: Why no recording fitted.
+            held: The guard of the recording held before the call, and looks at everything.
+        """
         found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result() or self._compare_places()
         self._results = tracked_results(self._observed.value, self._observed.template)

@@ -57,7 +57,11 @@ class Life:
         self.state = State.OBSERVING
 
     def happen(self, event: LifeEvent) -> None:
-        """Move on."""
+        """Move on.
+
+        Raises:
+            InternalError: The table has no such transition; nothing changed.
+        """
         target = TABLE[self.state].get(event)
         if target is None:
             raise InternalError(f"a key that is {self.state.value} cannot have '{event.value}' happen")

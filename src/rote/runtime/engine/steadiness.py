@@ -435,7 +435,10 @@ def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> l
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:
-    """Numbers of the external tensors whose holder was not found: nobody would notice their replacement."""
+    """Numbers of the external tensors whose holder was not found: nobody would notice their replacement.
+
+    Tensors with ``known`` storage handles are reachable; so are gradients, and parameters among arguments.
+    """
     storages = outcome.storages
     known = known | set(parameters_of(call))
     known |= {gradient.untyped_storage()._cdata for _, _, gradient in watch.gradients()}

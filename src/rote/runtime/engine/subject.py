@@ -31,9 +31,15 @@ class Limits:
     """What bounds the recordings of a key; made from the options, which say what each bound is good for.
 
     Attributes:
+        warmup: Agreeing observations before a recording.
         max_recordings: Recordings alive at once, and replacements before giving up.
+        max_paths: Ways through one recording.
         account: Whose budget the recordings count against.
         guess: The place of an argument may be guessed (a wrong guess costs a recording).
+        keep: Recordings are not measured against plain calls.
+        min_segment: Operations that a segment must have.
+        split: Names of operations that run between segments.
+        collectives: Collectives are captured where they can be.
         numerics: What may stand in the place of what was captured.
         silent: In strict mode, output that a replay does not repeat counts against it.
         numbers: Numbers that change from call to call are followed.
@@ -62,7 +68,10 @@ class Subject:
     """A callable as its keys see it.
 
     Attributes:
+        executed: Code that it was seen to run, shared by all keys.
         pick: Chooses the backend from the devices in use.
+        log: Counts backward passes.
+        ledger: What its traced calls cost.
         roots: Where its Python state is found, with names.
         trusted: Storages that it reads and that nobody can replace.
         inputs: What its arguments are, if it is compiled code; such code gets at no tensor that is an
@@ -102,7 +111,14 @@ class Subject:
         *,
         keeps: bool = False,
     ) -> Trace:
-        """Note what the callable reads and writes outside of itself."""
+        """Note what the callable reads and writes outside of itself.
+
+        Args:
+            meet: Told of tensors that are found outside.
+            aside: Runs what is no part of the call.
+            run: Runs the call.
+            keeps: The call may be attempted once more.
+        """
         roots = [*self.roots, *self.executed.owners()]
         leaves = zip(call.names(), call.leaves, call.kinds, strict=True)
         roots += [(name, leaf) for name, leaf, kind in leaves if kind != PLAIN or is_known_by_identity(leaf)]

@@ -46,6 +46,7 @@ class Timed:
     """Stands for the value of a call that has not run, as PLAINLY does; :meth:`run` runs and times it.
 
     Args:
+        contest: Where its time goes; None if it is not asked for.
         spent: Seconds that rote has taken for the call already.
         homes: Where the tensors lie to which it gives other memory.
     """

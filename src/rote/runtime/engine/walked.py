@@ -38,7 +38,11 @@ class Walked:
         return self._entry.counts.dead
 
     def answer(self, args: tuple[Any, ...]) -> Any:
-        """Make a walk that is a plain replay; the device's lock is not held."""
+        """Make a walk that is a plain replay; the device's lock is not held.
+
+        Returns:
+            The value that :meth:`make` would have; NOT_MINE if it has to decide.
+        """
         hot = self._hot  # another thread may release it meanwhile
         return hot.call(args, {}) if hot is not None else NOT_MINE
 

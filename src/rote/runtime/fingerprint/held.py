@@ -125,6 +125,10 @@ class Held:
     def take_set(self, now: Callable[[], Any], is_same: Callable[[Any], bool]) -> bool:
         """Take on the members of a small set that may be replaced by an equal one.
 
+        Args:
+            now: Gives the set.
+            is_same: Whether a set has the members that it has to have, which somebody keeps alive.
+
         Returns:
             Whether its words can be read.
         """

@@ -140,7 +140,10 @@ _WITH: dict[tuple[type, str], Callable[[_Held], Any]] = {
 
 
 def place_of_slot(kind: type, name: str) -> int | None:
-    """The word of an instance that is the address of an attribute with a slot; None if it is not found."""
+    """The word of an instance that is the address of an attribute with a slot; None where that is not found.
+
+    Instances are made for it, without their ``__init__``. Nothing of the user's code runs.
+    """
     found = [vars(each)[name] for each in kind.__mro__ if name in vars(each)]
     if sizes_of_objects() is None or type(kind) is not type or hasattr(kind, "__del__"):
         return None

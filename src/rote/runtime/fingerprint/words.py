@@ -142,6 +142,11 @@ class Layout(NamedTuple):
     """Where the words lie that say what a tensor is.
 
     Attributes:
+        size: Words of an implementation.
+        body: In the object, the address of the implementation.
+        storage: In the implementation, the address of the storage.
+        autograd: In the implementation, the address of what autograd keeps, if anything.
+        sizes: The first size; as many may follow as lie before the first stride.
         strides: The first stride.
         offset: Where the tensor begins in the storage.
         kinds: Type, flags and dispatch keys.
@@ -179,6 +184,8 @@ class Owners(NamedTuple):
     """Where the words lie that say who holds a tensor and its gradient.
 
     Attributes:
+        gradient: In what autograd keeps of a tensor, the address of the gradient's implementation.
+        hooks: In the object, the addresses of tables of hooks; zero while there never were any.
         body: In the implementation, the number of references to it.
         storage: In the storage, the number of references to it.
     """

@@ -65,6 +65,7 @@ class Loaded:
 
     Attributes:
         tensor: Which one of those that the kernel reads.
+        position: Where it lies.
         within: The digits within whose bounds it may be looked at; anything stands for it elsewhere.
     """
 
@@ -92,7 +93,11 @@ class WholeNumber:
 
 @dataclass(frozen=True)
 class Calculated:
-    """What a function gives for values of one type."""
+    """What a function gives for values of one type.
+
+    Attributes:
+        operands: Its operands, as places of values.
+    """
 
     function: Function
     operands: tuple[int, ...]
@@ -101,7 +106,11 @@ class Calculated:
 
 @dataclass(frozen=True)
 class Converted:
-    """A value in another type, rounded to the nearest one."""
+    """A value in another type, rounded to the nearest one.
+
+    Attributes:
+        operand: The place of the value.
+    """
 
     operand: int
     dtype: torch.dtype
@@ -109,7 +118,12 @@ class Converted:
 
 @dataclass(frozen=True)
 class Picked:
-    """One of several values, by a digit."""
+    """One of several values, by a digit.
+
+    Attributes:
+        highs: For each value but the last one, the first value of the digit that is behind it.
+        operands: The places of the values.
+    """
 
     digit: Term
     highs: tuple[int, ...]
@@ -122,6 +136,7 @@ class Summed:
     """The sum of a value over all elements of a row: for all of them the same.
 
     Attributes:
+        operand: The place of the value.
         order: In which order it is added up; a row of it is one of the kernel's elements.
     """
 
@@ -145,7 +160,9 @@ class Body:
     """What a kernel computes.
 
     Attributes:
+        count: How many elements each of its results has.
         reads: The types of the tensors that it reads.
+        values: What is computed for one element, in order.
         stores: The places of its results; each lies without gaps, and its elements come in the order in which
             they lie.
         reals: How many real numbers it takes.

@@ -49,7 +49,12 @@ b)); } template <typename T> static inline T minimum(T a, T b) { return a != a ?
 
 
 def cpp_source(body: Body, aligned: Sequence[bool]) -> KernelSource:
-    """The kernel with a body, as C++."""
+    """The kernel with a body, as C++.
+
+    Args:
+        aligned: Which tensors begin at a multiple of 16 bytes: those that it reads, and those that it
+            writes.
+    """
     types = (*body.reads, *body.writes)
     lines = [_HEAD, f'extern "C" void {NAME}(']
     lines.append("    void* const* tensors, const double* reals, const int64_t* integers) {")

@@ -107,7 +107,11 @@ class DeviceKernels:
         return self._loaded.get(source)
 
     def load(self, binary: Binary) -> LoadedKernel:
-        """Load a compiled kernel."""
+        """Load a compiled kernel.
+
+        Raises:
+            NoKernelError: It cannot be loaded.
+        """
         try:
             found = self._loaded[binary.source] = self._backend.load(binary)
         except RoteError as error:
@@ -210,7 +214,11 @@ class KernelRequest:
         return self._refuses
 
     def kernel(self, source: KernelSource) -> LoadedKernel:
-        """A kernel that was asked for, once :meth:`prove` has loaded it."""
+        """A kernel that was asked for, once :meth:`prove` has loaded it.
+
+        Raises:
+            NoKernelError: It is not there.
+        """
         found = self._kernels.get(source)
         if found is None:
             raise NoKernelError("a kernel is not compiled")

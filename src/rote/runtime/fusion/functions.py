@@ -18,6 +18,8 @@ class Function:
     """A function.
 
     Attributes:
+        cpp: How it is written in C++; empty if the host has no way.
+        triton: How it is written in Triton; empty if a GPU has no way.
         exact: It is defined to the bit.
         of_64_bits: How it is written in Triton for real numbers of 64 bits; empty if in no other way.
     """

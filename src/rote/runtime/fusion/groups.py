@@ -32,6 +32,8 @@ class Stored:
     """A result that is stored.
 
     Attributes:
+        loads: The storages that it is calculated from.
+        values: How many values that takes.
         order: How rows are added up for it, if they are.
     """
 
@@ -49,6 +51,9 @@ def plan_group(
     Args:
         needed: Those whose results are needed outside of the group.
         home: The storage that has the contents of a storage.
+
+    Raises:
+        NoKernelError: Some operation cannot be written.
     """
     return _Planning(group, needed, home, on_host).run()
 
@@ -157,7 +162,12 @@ Planned = list[Written | Fusible]
 
 @dataclass(frozen=True)
 class _Known:
-    """A plan, and the group that it was made for."""
+    """A plan, and the group that it was made for.
+
+    Attributes:
+        planned: The plan; a reason if there is none.
+        origins: The storages, in the order in which they come in the group.
+    """
 
     planned: Planned | str
     group: tuple[Fusible, ...]
@@ -179,7 +189,11 @@ class GroupPlans:
         self._known: dict[Hashable, _Known] = {}
 
     def plan(self, group: Sequence[Fusible], needed: Collection[int]) -> Planned:
-        """The kernels of a group; see :func:`.plan_group`."""
+        """The kernels of a group; see :func:`.plan_group`.
+
+        Raises:
+            NoKernelError: Some operation cannot be written.
+        """
         names: dict[Origin, int] = {}
         key = tuple([self._described(each, each.index in needed, names) for each in group])
         known = self._known.get(key)

@@ -97,7 +97,11 @@ def _ordinary(dtype: torch.dtype, count: int, generator: torch.Generator) -> tor
 
 
 def hostile_like(tensor: torch.Tensor, kind: str, seed: int) -> torch.Tensor:
-    """A tensor that lies as one of real numbers does, with other elements."""
+    """A tensor that lies as one of real numbers does, with other elements.
+
+    Args:
+        seed: Another one gives others.
+    """
     reach = sum([(size - 1) * step for size, step in zip(tensor.shape, tensor.stride(), strict=True)])
     offset, count = tensor.storage_offset(), reach + 1 if tensor.numel() else 0
     found = tensor.new_empty(offset + count)

@@ -29,6 +29,8 @@ class Term(NamedTuple):
     """One digit, and what it adds.
 
     Attributes:
+        span: Elements of the result for which it stays the same.
+        size: How many values it has.
         step: Elements of the operand's memory between two of them.
         low: The first value that is looked at.
         high: The first value behind those.
@@ -53,7 +55,12 @@ class Term(NamedTuple):
 
 @dataclass(frozen=True)
 class ElementPosition:
-    """Where the element of an operand lies that belongs to an element of the result."""
+    """Where the element of an operand lies that belongs to an element of the result.
+
+    Attributes:
+        start: Elements before the first one.
+        terms: Digits, the slowest first.
+    """
 
     start: int
     terms: tuple[Term, ...]
@@ -70,7 +77,11 @@ class ElementPosition:
 
 
 class Digit(NamedTuple):
-    """A dimension of a tensor without gaps, as it lies."""
+    """A dimension of a tensor without gaps, as it lies.
+
+    Attributes:
+        span: Elements for which it stays the same.
+    """
 
     span: int
     size: int
@@ -78,7 +89,10 @@ class Digit(NamedTuple):
 
 
 def digits_of(shape: Sequence[int], stride: Sequence[int]) -> tuple[Digit, ...] | None:
-    """The dimensions of a tensor as they lie, the slowest first; None if it has gaps or overlaps."""
+    """The dimensions of a tensor as they lie, the slowest first; None if it has gaps or overlaps.
+
+    Dimensions of size 1 are left out.
+    """
     found = [
         Digit(step, size, number)
         for number, (size, step) in enumerate(zip(shape, stride, strict=True))

@@ -60,6 +60,7 @@ class Signature:
 
     Attributes:
         operands: Its operands; the type for a tensor.
+        named: The same by name.
         probed: It is tried only.
     """
 
@@ -99,6 +100,7 @@ class OperationProof:
 
     Attributes:
         signature: What it is to prove.
+        operation: The operation, on tensors of one dimension.
         types: The types of the tensors that both are given.
         trials: How many times they are given others, or the same in another layout.
         looks: How the tensors lie, where they are not all of one dimension.

@@ -60,7 +60,13 @@ def block_of(count: int) -> int:
 
 
 def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> KernelSource:
-    """The kernel with a body, in Triton."""
+    """The kernel with a body, in Triton.
+
+    Args:
+        aligned: Which tensors begin at a multiple of 16 bytes: those that it reads, and those that it
+            writes.
+        capability: Compute capability of the GPU, such as 90.
+    """
     order = body.rows
     types = (*body.reads, *body.writes)
     names = [f"p{number}" for number in range(len(types))]

@@ -56,6 +56,8 @@ class Fusible:
     """An operation that a kernel can calculate.
 
     Attributes:
+        index: Its place among the operations.
+        digits: The dimensions of that, as they lie.
         count: How many elements that has.
         order: How it adds up rows, if that is what it does.
     """
@@ -69,7 +71,11 @@ class Fusible:
 
     @classmethod
     def of(cls, index: int, operation: Operation) -> Fusible:
-        """What is known of an operation."""
+        """What is known of an operation.
+
+        Raises:
+            NoKernelError: A kernel cannot calculate it.
+        """
         result = _result_of(operation)
         if rule_for(operation) is None or result is None:
             raise NoKernelError("there is no rule for it")
@@ -90,7 +96,11 @@ class Fusible:
         return cls(index, operation, result, digits, count, order)
 
     def alone(self) -> Written:
-        """The kernel that calculates this operation alone; the sum of a row for each of its elements."""
+        """The kernel that calculates this operation and no other; the sum of a row for each of its elements.
+
+        Raises:
+            NoKernelError: There is none.
+        """
         count, position = self.count, ElementPosition.same(self.count)
         if self.order is not None:
             count, position = self.order.rows * self.order.columns, _row_of(self.order)
@@ -117,6 +127,7 @@ class Written:
 
     Attributes:
         reads: The memory that it reads: a storage, looked at as elements of one type.
+        stores: The operations whose results it stores.
         covers: The operations that it calculates.
     """
 
@@ -135,6 +146,7 @@ class BodyWriter:
         group: The operations that may be calculated in it, by the storage that each makes.
         home: The storage that has the contents of a storage.
         in_memory: Operations of the group whose results are loaded.
+        count: How many elements each of its results has.
     """
 
     def __init__(
@@ -201,7 +213,11 @@ class BodyWriter:
         return found
 
     def element(self, token: Token, position: ElementPosition, within: tuple[Term, ...]) -> int:
-        """An element of a tensor, by its position in the tensor's memory."""
+        """An element of a tensor, by its position in the tensor's memory.
+
+        Raises:
+            ToMemoryError: Some operation's result has to be in memory for it.
+        """
         origin = self._home(token.origin)
         made = self._group.get(origin)
         if made is not None and made.index not in self._in_memory:
@@ -214,7 +230,11 @@ class BodyWriter:
         return self.value(Loaded(tensor, position, token.dtype, within))
 
     def summed(self, each: Fusible, position: ElementPosition, within: tuple[Term, ...]) -> int:
-        """The sum of the row to which an element belongs."""
+        """The sum of the row to which an element belongs.
+
+        Raises:
+            ToMemoryError: The kernel cannot add up such rows.
+        """
         order = each.order
         whole = order is not None and self._count == order.rows * order.columns
         if order is None or not whole or within or position != _row_of(order):
@@ -420,7 +440,11 @@ def _row_of(order: RowOrder) -> ElementPosition:
 
 
 def _order_of(operation: Operation, result: Token) -> RowOrder:
-    """How an operation adds up rows."""
+    """How an operation adds up rows.
+
+    Raises:
+        NoKernelError: That is not known.
+    """
     matrix, dimensions = operation.operands[0], operation.operands[1] if len(operation.operands) > 1 else None
     if result.look.on_host or not isinstance(matrix, Token) or not matrix.shape:
         raise NoKernelError("there is no rule for it")

@@ -116,7 +116,10 @@ class DeviceBudget:
         return Excess(nbytes, limit, whose) if nbytes > limit else None
 
     def make_room(self, needed: int, fresh: Holding | None) -> None:
-        """The device has no memory left: evict what is worth least until so many bytes came free."""
+        """The device has no memory left: evict what is worth least until so many bytes came free.
+
+        The recording in progress stays.
+        """
         self._age()
         before = self._held(None)
         while before - self._held(None) < needed:

@@ -64,8 +64,11 @@ class Holding:
 
     Attributes:
         exclusive: No other recording writes this memory (values in it outlive the call).
+        account: Whose budget it counts against.
         owner: Gives the recording, while it is alive (a weak reference).
         demand: Bytes the recording was expected to need alone.
+        operations: Operations that one replay saves.
+        sessions: The captures the recording consists of; each unseen path adds one.
     """
 
     backend: Backend
@@ -86,6 +89,10 @@ class Holding:
 
         Args:
             beside: Bytes that it needs besides the regions that it lies in.
+
+        Raises:
+            CaptureError: The device refused it.
+            RuntimeError: There is no memory for it; it may be tried again.
         """
         session.finish()
         self.sessions.append(session)

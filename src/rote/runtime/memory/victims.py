@@ -16,6 +16,7 @@ class Item(NamedTuple):
     """A recording, as the choice sees it.
 
     Attributes:
+        regions: The regions it has memory in.
         own: Bytes that are freed with it alone, outside all regions (its static inputs).
         value: What it is worth: operations that its recent replays saved.
         fixed: It must not be released.

@@ -61,6 +61,7 @@ class NumberSource:
             array there, :data:`LENT` for one of a tensor, :data:`READ` for a tensor's value.
         container: What it lies in; what is drawn.
         key: Under which key; the number of an argument leaf; how many numbers were read or drawn before.
+        name: What the user would write.
         lines: What reads it, if it is a tensor's value.
     """
 
@@ -123,7 +124,13 @@ Path = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class NumberRead:
-    """A number that a call reads from a tensor."""
+    """A number that a call reads from a tensor.
+
+    Attributes:
+        path: How it has come there.
+        order: How many it has read before.
+        way: On which of the ways behind it goes on.
+    """
 
     path: Path
     order: int
@@ -136,6 +143,8 @@ class FollowedCall:
 
     Attributes:
         places: Where numbers are found; those of known calls come first.
+        kinds: What those are that it was given, by the number of their place.
+        reads: The numbers that it has read, in order.
         steps: All that it computed, which might raise, in order.
         taken: Which of its reads at a position are at one that changes, with the way to them.
         before_draws: How many values it has read before it drew the last number.
@@ -155,6 +164,7 @@ class Computation:
     """What a recording computes from numbers that change.
 
     Attributes:
+        places: Where numbers are found.
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
         before_draws: How many values calls have read before the last of these.

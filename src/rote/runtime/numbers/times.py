@@ -35,7 +35,11 @@ _QUOTIENTS = frozenset({"TRUE_DIVIDE", "FLOOR_DIVIDE", "REMAINDER"})
 
 @dataclass(frozen=True)
 class TimeRead:
-    """A read of the clock."""
+    """A read of the clock.
+
+    Attributes:
+        early: No operation has run before.
+    """
 
     function: Callable[[], Any]
     early: bool

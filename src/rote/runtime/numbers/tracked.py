@@ -162,6 +162,7 @@ class TrackedNumbers:
 
     Attributes:
         places: Where numbers come from, in this call and in earlier ones.
+        values: Those that this call was given, by the number of their place.
         outcomes: What expressions have to give, in order.
         cells: The numbers that a replay has to compute.
         stopped: Why nothing is followed any more.

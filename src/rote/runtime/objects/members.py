@@ -46,7 +46,12 @@ def keys(container: Any) -> tuple[Any, ...]:
 
 
 def member(container: Any, key: Any) -> Any:
-    """The member under a key or at a position."""
+    """The member under a key or at a position.
+
+    Raises:
+        KeyError: There is no such key.
+        IndexError: There is no such position.
+    """
     kind = type(container)
     if kind is dict or kind is list:  # the common types, for speed
         return container[key]

@@ -48,6 +48,7 @@ class RegionOperands(NamedTuple):
     Attributes:
         read: Tensors that it only reads.
         written: Tensors that it writes.
+        numbers: Sizes, mostly.
     """
 
     read: list[torch.Tensor]
@@ -78,9 +79,11 @@ class Region:
 
     Attributes:
         graph: What PyTorch calls; held weakly, since compiled code may hold constants as large as a model.
+        overload: The operator that stands for it.
         written: The numbers of the inputs that it writes.
         numbers: Those of the inputs that are numbers.
         collective: Collectives are in it, which nobody sees from outside.
+        library: Keeps the operator defined.
     """
 
     graph: weakref.ref[CompiledGraph]

@@ -68,6 +68,8 @@ class Facts:
     """Facts of one operation.
 
     Attributes:
+        name: ``namespace::name.overload``.
+        row: What the table says of it.
         dynamic: The shape of its result depends on data, or it returns values beside tensors that do.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
@@ -226,7 +228,11 @@ def facts_of(func: Any) -> Facts:
 
 @cache
 def overload_named(name: str) -> Any:
-    """The overload of a qualified name, ``namespace::name.overload``."""
+    """The overload of a qualified name, ``namespace::name.overload``.
+
+    Raises:
+        LookupError: No library that is loaded has it.
+    """
     namespace, _, rest = name.partition("::")
     packet, _, overload = rest.partition(".")
     try:

@@ -16,7 +16,12 @@ _NAMESPACE = "rote_transfers"
 
 
 class WaitOperator(NamedTuple):
-    """An operator, and what keeps it defined."""
+    """An operator, and what keeps it defined.
+
+    Attributes:
+        overload: Takes what is waited for.
+        library: Keeps the operator defined.
+    """
 
     overload: Any
     library: torch.library.Library

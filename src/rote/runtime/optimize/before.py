@@ -29,6 +29,7 @@ class Before:
 
     Attributes:
         changed: The bytes of storages that it writes, each with a copy; no two share memory.
+        state: Of the generator that it may draw from.
     """
 
     changed: tuple[tuple[torch.Tensor, torch.Tensor], ...] = ()

@@ -36,6 +36,7 @@ class _Version:
     """What is to be tried next.
 
     Attributes:
+        indices: Operations of one kind.
         alternative: What is to stand for them; None for their operator.
     """
 
@@ -52,7 +53,11 @@ class _Used:
 
 
 class Choosing:
-    """A stretch whose operations may be calculated in other ways, once its exact tier is decided."""
+    """A stretch whose operations may be calculated in other ways, once its exact tier is decided.
+
+    Args:
+        base: What it is captured from before.
+    """
 
     def __init__(self, node: Node, base: Composition, *, near: bool, on_host: bool) -> None:
         self.node = node

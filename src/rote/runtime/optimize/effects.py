@@ -44,6 +44,8 @@ class Touched(NamedTuple):
     """What one operation touches.
 
     Attributes:
+        reads: The tensors that it takes, written ones included.
+        makes: The storages that are its results.
         writes: Storages that it writes besides.
     """
 
@@ -57,8 +59,10 @@ class Effects:
     """The effects of a stretch.
 
     Attributes:
+        runs: Its captured operations that launch something or make memory, by segment, as indices.
         made: The operation that makes each storage.
         written: How often each storage is written besides.
+        draws: Operations that draw random numbers.
         received: What collectives between the segments write: their indices, and the storages.
         changes: Storages of arguments and of state that are written.
         reach: Of each storage, the bytes up to the last one that any tensor looks at. Behind them lies what a

@@ -102,7 +102,11 @@ Joint = tuple[int, ...]
 def joint_of(
     schedule: Schedule, short: ShortStretch, alternatives: Mapping[int, Alternative]
 ) -> Iterator[Joint]:
-    """The operations of a stretch that may be calculated together, two or more each time."""
+    """The operations of a stretch that may be calculated together, two or more each time.
+
+    Args:
+        alternatives: What stands for operations, by index.
+    """
     for run in schedule.runs:
         for fork in forks(run, short):
             found: dict[Hashable, list[int]] = {}

@@ -41,7 +41,11 @@ from .versions import Whole
 
 @dataclass(frozen=True)
 class Composition:
-    """What a stretch is captured from."""
+    """What a stretch is captured from.
+
+    Attributes:
+        probed: The operations that are not proved.
+    """
 
     short: ShortStretch
     schedule: Schedule
@@ -63,7 +67,11 @@ class Composition:
 class Fusing:
     """Kernels of one stretch, on their way.
 
+    Args:
+        outside: The memory that is there besides what the stretch makes.
+
     Attributes:
+        base: What it is captured from without them.
         probed: Operations may be probed.
     """
 
@@ -166,7 +174,11 @@ class Fusing:
         return self._device.holds_for(proof, self._kernel(self._device.source_of(proof)), operands, result)
 
     def composition(self) -> Composition:
-        """What the stretch is captured from, once :meth:`advance` has said that its kernels are there."""
+        """What the stretch is captured from, once :meth:`advance` has said that its kernels are there.
+
+        Raises:
+            LeftAloneError: One of them is not, or there is nothing to gain.
+        """
         found = self._schedule
         if not found.kernels:
             raise LeftAloneError("no kernel may calculate any of its operations")

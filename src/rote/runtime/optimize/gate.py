@@ -7,6 +7,9 @@ same places. *Probed* wants every bit, with hostile elements in all operands at 
 numbers and truth values stay what they are: an index elsewhere would be an error. Kernels of an alternative
 are compiled first; where some are not there the stretch runs again once they are.
 
+The kernels of an alternative are compiled first; where some are not there the stretch runs again once they
+are.
+
 **What this does not see.** Operands of other calls, but for edges that an alternative names itself and the
 hostile ones.
 """
@@ -51,7 +54,9 @@ class Gate:
 
     Attributes:
         near: Bits may be others.
+        wanted: What is tried.
         passed: The alternative of each operation that has one.
+        uses: What was compared, by operation.
         fitting: The alternatives of such an operation that fit.
         refused: Why alternatives of an operation are not used, by their name.
         described: What is known of operations whose alternative may calculate others at once.
@@ -105,7 +110,11 @@ class Gate:
         return Counter([f"{name}: {why}" for found in self.refused.values() for name, why in found.items()])
 
     def _has_kernels(self, each: Alternative, ran: RanOperation) -> bool:
-        """Whether the kernels of an alternative are there; has them compiled if not."""
+        """Whether the kernels of an alternative are there; has them compiled if not.
+
+        Raises:
+            NoKernelError: There will be none.
+        """
         sources = each.kernels(*ran.args, **ran.kwargs) if each.kernels is not None else ()
         if not sources:
             return True

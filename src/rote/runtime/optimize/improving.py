@@ -138,7 +138,11 @@ class _Improvement:
         return True
 
     def shorten(self) -> None:
-        """Leave out operations that give nothing new, and have the kernels of the others compiled."""
+        """Leave out operations that give nothing new, and have the kernels of the others compiled.
+
+        Raises:
+            LeftAloneError: The stretch stays as it is.
+        """
         self._check_recording()
         node, tiers = self._node, self._recording.tiers
         captured, _ = self._captured()
@@ -169,7 +173,11 @@ class _Improvement:
         return kernels_of(self._memory.holding.backend)
 
     def fuse(self, fusing: Fusing) -> None:
-        """Capture the kernels, if they are there."""
+        """Capture the kernels, if they are there.
+
+        Raises:
+            LeftAloneError: There will be none.
+        """
         tiers = self._recording.tiers
         self._check_recording()
         outside = self._outside()
@@ -202,7 +210,11 @@ class _Improvement:
             tiers.wait(choosing)
 
     def choose(self, choosing: Choosing) -> None:
-        """Capture the next version of the stretch with operations calculated in other ways."""
+        """Capture the next version of the stretch with operations calculated in other ways.
+
+        Raises:
+            LeftAloneError: There are none, or it cannot be captured.
+        """
         tiers = self._recording.tiers
         self._check_recording()
         if choosing.idle or tiers.open:
@@ -250,7 +262,11 @@ class _Improvement:
         alternatives: Mapping[int, Alternative] = MappingProxyType({}),
         joint: Sequence[Joint] = (),
     ) -> ExactStretch:
-        """Capture what is left of the stretch, and hold its memory."""
+        """Capture what is left of the stretch, and hold its memory.
+
+        Raises:
+            LeftAloneError: It cannot be captured, gives other bits, or takes too much memory.
+        """
         node, modes, outside, holding = self._node, self._modes(), self._outside(), self._memory.holding
         captured, steps = self._captured()
         session = self._open()

@@ -29,6 +29,7 @@ class Schedule:
     """What replays a stretch.
 
     Attributes:
+        runs: What runs in each segment, in order.
         calculated: The operations that kernels calculate.
         refused: Why operations run alone that are of a kind that kernels calculate, by index.
     """
@@ -59,7 +60,12 @@ class Schedule:
 
 
 def schedule(short: ShortStretch, refusal: Refusal, whole: Whole, *, on_host: bool) -> Schedule:
-    """Put the operations of a stretch into kernels."""
+    """Put the operations of a stretch into kernels.
+
+    Args:
+        refusal: Why no kernel may calculate an operation.
+        whole: The same as :data:`.versions.Whole`, of memory from outside.
+    """
     return _Scheduling(short, refusal, whole, on_host=on_host).run()
 
 

@@ -75,7 +75,11 @@ class AlternativeRunner:
     def launch(
         self, source: KernelSource, given: Sequence[torch.Tensor], made: Sequence[torch.Tensor]
     ) -> None:
-        """Launch a kernel."""
+        """Launch a kernel.
+
+        Raises:
+            LeftAloneError: It is not loaded.
+        """
         kernel = self.device.loaded(source)
         if kernel is None:
             raise LeftAloneError("a kernel of an alternative is not that which was tried")

@@ -22,6 +22,15 @@ What is removed:
   and kept: masks, positions, tables of time steps. No condition is needed, since nothing that it was made of
   can change.
 
+**What depends on parameters alone** (``1 + weight.float()``, casts, tables) is computed in every replay, and
+only once in it. To keep it from one replay to the next takes proof that the contents of the parameters are
+the same. There is none that costs nothing. A version counter does not see ``.data``, numpy, DLPack, kernels
+launched past the dispatcher, other processes; a fused optimizer step, ``load_state_dict`` and a replay of
+another recording write in place at unchanged addresses. To compare the contents reads as much memory as to
+compute the value anew, which is what such an operation costs on a GPU, and more for a cast to a smaller type.
+A recording that is wrong after an unseen write is silently wrong. So their number is reported (``outside``),
+and they stay.
+
 Islands, and writes to any argument or state, are a barrier for all memory from outside: two names may be one
 memory. Memory that a stretch makes has known writers, and nobody else's name.
 """
@@ -52,6 +61,7 @@ class ShortRun:
     """What is left of one segment.
 
     Attributes:
+        operations: The operations that still run, by index.
         shown: Storages that are read besides by others, and that the segment has made or written.
     """
 
@@ -67,6 +77,7 @@ class ShortStretch:
         once: Operations whose results are kept, by index.
         same: The storage that has the contents of another one, which is not made.
         before: How many operations there were.
+        removed: How many each rule has removed.
         again: Operations that were removed because another one has given the same, with their rule.
         outside: How many of those left depend on memory from outside alone, but not on arguments.
     """
@@ -122,7 +133,12 @@ class ShortStretch:
 
 
 def shorten(effects: Effects, modes: Mapping[int, KernelModes], public: Collection[Origin]) -> ShortStretch:
-    """Shorten a stretch."""
+    """Shorten a stretch.
+
+    Args:
+        modes: The modes that each captured operation ran under.
+        public: Storages that somebody reads besides the stretch's own segments.
+    """
     return _Shortening(effects, modes, frozenset(public)).run()
 
 

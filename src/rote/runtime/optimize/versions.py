@@ -110,6 +110,7 @@ class Versions:
         stays: Whether the last version of a memory lies where the first one does.
 
     Attributes:
+        group: The operations, as they are written into kernels.
         last: The operation that gives the last version of each memory.
     """
 

@@ -53,6 +53,8 @@ class GradientEffect:
             is the part that this process has.
         storage: The static memory, kept to count its owners.
         spread: How a gradient is spread over processes; None if it is not.
+        owners: References to the static memory that are the recording's own.
+        shown: The tensor that was put into the slot last.
     """
 
     parameter: weakref.ref[torch.Tensor]

@@ -55,6 +55,8 @@ class GivenNode(NamedTuple):
     """Beside a placeholder: what it stands for.
 
     Attributes:
+        sort: A ``TENSOR`` that operations take, an ``ARGUMENT`` that is handed through to the result, a
+            ``GENERATOR``, a tensor over an ``ARRAY`` of the host, or a ``NUMBER``.
         what: The token, the argument leaf, the generator, the index of the operation that copies the array,
             or the place of the number.
     """
@@ -67,6 +69,7 @@ class RanNode(NamedTuple):
     """Beside an operation: what its call does not tell.
 
     Attributes:
+        operation: The operation; its operands are those of the node, unless it is one of the host.
         before: Operations without tensors of the call that came before it.
         edge: A tuple with the value read, if the operation ends a stretch; otherwise empty.
         arrived: The tensors with which the next stretch begins.
@@ -85,20 +88,33 @@ class PartNode(NamedTuple):
 
 
 class EndNode(NamedTuple):
-    """Beside the output."""
+    """Beside the output.
+
+    Attributes:
+        ending: What comes out of the call; None if no call has reached the end of the way.
+        before: Operations without tensors of the call that came last.
+    """
 
     ending: Any
     before: tuple[Operation, ...]
 
 
 def expect(read: Any, expected: Any) -> None:
-    """Check what the host reads, to the bit."""
+    """Check what the host reads, to the bit.
+
+    Raises:
+        ValueError: It is not the value that the graph is for.
+    """
     if operand_of(read, _no_tensor) != operand_of(expected, _no_tensor):
         raise ValueError(f"the host read {read!r}, and the graph is for {expected!r}")
 
 
 def expect_sizes(tensor: torch.Tensor, expected: Sequence[int]) -> None:
-    """Check a shape that depends on values."""
+    """Check a shape that depends on values.
+
+    Raises:
+        ValueError: It is not the shape that the graph is for.
+    """
     if tuple(tensor.shape) != tuple(expected):
         raise ValueError(f"a result has shape {tuple(tensor.shape)}, and the graph is for {tuple(expected)}")
 

@@ -55,10 +55,13 @@ class BackwardLog:
     """What the backward passes of one wrapper did.
 
     Args:
+        strict: Raise for backward passes that would not replay, after their warm-up.
         checks: Makes the passes and checks them; None for no checks.
         graphs: Passes may be recorded.
 
     Attributes:
+        calls: How many backward passes went through recorded calls.
+        replayed: How many of them were replayed.
         due: The last one was left to the general path, since its recording is to be measured.
     """
 

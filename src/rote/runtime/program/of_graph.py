@@ -34,7 +34,11 @@ _CHECKS = frozenset({expect, expect_sizes})
 
 
 def of_fx(graph_module: GraphModule) -> Program:
-    """Read a graph that :func:`.to_fx` wrote, or that was made of one."""
+    """Read a graph that :func:`.to_fx` wrote, or that was made of one.
+
+    Raises:
+        ValueError: A node does not say what it gives.
+    """
     return _GraphReader().read(graph_module)
 
 

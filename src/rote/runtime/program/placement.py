@@ -64,6 +64,7 @@ class Spot:
     Attributes:
         members: Indices of the leaves; the first one names the group.
         kind: BUFFER or OTHER.
+        seen: Where the first member lies.
         base: Address of the storage.
     """
 
@@ -103,6 +104,7 @@ class Guesses:
     """What a key knows about the places of its arguments.
 
     Attributes:
+        enabled: Something may be guessed at all (not in strict mode, where a wrong guess would raise).
         staying: Arguments that are buffers, as the compiler of the callable says.
         missed: Groups, by first member, whose place was guessed wrongly.
         apart: Arguments that share memory with state in calls that write neither, and are copied.
@@ -150,7 +152,12 @@ class Guesses:
         written: set[int],
         persistent: dict[int, SeenArgument],
     ) -> tuple[Spot, ...]:
-        """Choose what a recording that is about to be made uses in place."""
+        """Choose what a recording that is about to be made uses in place.
+
+        Args:
+            written: First members of the groups that the callable was seen to write.
+            persistent: Where an earlier call's arguments lay, by first member.
+        """
         found = list(bound)
         taken = {spot.members[0] for spot in bound}
         for members in group_members(call) if self.enabled else ():
@@ -268,7 +275,14 @@ def sharing_reasons(call: Call, indices: list[int], site: Site | None) -> list[R
 def describe_inputs(
     call: Call, spots: tuple[Spot, ...], written: set[int], sites: dict[tuple[str, int], Site]
 ) -> tuple[InputFacts, ...]:
-    """Class and placement of every tensor argument of a recording."""
+    """Class and placement of every tensor argument of a recording.
+
+    Args:
+        spots: What it uses in place.
+        written: First members of the groups that it writes.
+        sites: Where arguments (``("input", first member)``) and tensors made outside
+            (``("external", storage handle)``) were written first.
+    """
     groups = {member: members[0] for members in group_members(call) for member in members}
     kinds = {member: spot.kind for spot in spots for member in spot.members}
     found: list[InputFacts] = []

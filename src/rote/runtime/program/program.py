@@ -28,6 +28,8 @@ class ResultLeaf:
     """One leaf of a result.
 
     Attributes:
+        kind: Where it comes from, as in a template.
+        token: The tensor; any other leaf is compared by it.
         index: Argument leaf, earlier leaf of the result, or branch of the arguments, depending on the kind.
         tracked: Backward may be called on it.
     """
@@ -83,6 +85,7 @@ class Stretch:
 
     Attributes:
         operations: Its operations; the last one is the read, if the stretch ends in one.
+        arrived: Tensors that the read before it gave, on an edge of shapes.
         ways: How it goes on, by what was read.
         ending: What comes out, if the call ends with it.
     """
@@ -93,7 +96,11 @@ class Stretch:
     ending: Ending | None = None
 
     def behind(self, edge: Edge) -> Stretch:
-        """The stretch that a value leads to."""
+        """The stretch that a value leads to.
+
+        Raises:
+            LookupError: None is known.
+        """
         for way in self.ways:
             if way.edge == edge:
                 return way.stretch
@@ -101,7 +108,12 @@ class Stretch:
 
 
 class NumberPlace(NamedTuple):
-    """Where a number of Python's is an operand on one way."""
+    """Where a number of Python's is an operand on one way.
+
+    Attributes:
+        operation: Index of the operation.
+        position: Position among the operation's numbers.
+    """
 
     operation: int
     position: int
@@ -110,7 +122,11 @@ class NumberPlace(NamedTuple):
 
 @dataclass(frozen=True)
 class Program:
-    """What the calls of a recording did."""
+    """What the calls of a recording did.
+
+    Attributes:
+        start: The stretch that every call begins with.
+    """
 
     start: Stretch
 
@@ -119,7 +135,11 @@ class Program:
         return list(_ways(self.start))
 
     def stretches(self, way: Sequence[Edge] = ()) -> list[Stretch]:
-        """The stretches on a way."""
+        """The stretches on a way.
+
+        Raises:
+            LookupError: There is no such way.
+        """
         found = [self.start]
         for edge in way:
             found.append(found[-1].behind(edge))

@@ -67,7 +67,12 @@ class OutputLeaf:
 
 @dataclass(frozen=True)
 class Template:
-    """A result, taken apart so that it can be made again from the recording's memory."""
+    """A result, taken apart so that it can be made again from the recording's memory.
+
+    Attributes:
+        leaves: Its leaves, then tensors outside of it of which its parts are views.
+        again: Containers and objects in it that are the same as an earlier one.
+    """
 
     spec: Spec
     leaves: tuple[OutputLeaf, ...]

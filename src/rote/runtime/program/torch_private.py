@@ -107,7 +107,12 @@ _VIEWS = _keys_of_views()
 
 
 def parts_of(flat: torch.Tensor, shapes: list[torch.Tensor]) -> Sequence[torch.Tensor]:
-    """Tensors on the memory of a flat one, one after the other, each with a version counter of its own."""
+    """Tensors on the memory of a flat one, one after the other, each with a version counter of its own.
+
+    Args:
+        flat: A tensor that requires no grad.
+        shapes: Tensors of their shapes, none of them empty.
+    """
     if _VIEWS is not None:  # below what makes views, the same operations give tensors that are none
         with _without_keys(_VIEWS):
             return _unflatten(flat, shapes)

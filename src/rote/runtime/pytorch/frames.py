@@ -44,7 +44,12 @@ _MAIN_REGION = -1
 
 
 class CompiledFrame(NamedTuple):
-    """One entry of Dynamo's cache."""
+    """One entry of Dynamo's cache.
+
+    Attributes:
+        code: What runs in the place of the frame's own code.
+        guards: What must hold of the frame's variables, and of all that they lead to.
+    """
 
     code: CodeType
     guards: Any
@@ -65,6 +70,7 @@ class Switch(NamedTuple):
     """What a wrapper around a function tells Dynamo to do while the function runs.
 
     Attributes:
+        backend: Whose compiled code runs; None if frames run as they are.
         context: Wraps another function in the same way.
         plain: Dynamo does nothing but look for code compiled for this backend, or nothing at all.
     """

@@ -52,7 +52,12 @@ def waiting(owner: weakref.ref[Any], name: str) -> str:
 
 
 class LeftForwards(NamedTuple):
-    """A step of a replay that leaves behind which forwards there were, as the call does."""
+    """A step of a replay that leaves behind which forwards there were, as the call does.
+
+    Attributes:
+        context: Where they are listed, weakly.
+        groups: The groups that they used, weakly.
+    """
 
     context: weakref.ref[Any]
     groups: tuple[weakref.ref[Any], ...]

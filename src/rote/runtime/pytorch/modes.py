@@ -31,7 +31,11 @@ _disabled: Any = getattr(torch, "_disable_dynamo", None)
 
 
 class DispatchMode(TorchDispatchMode):
-    """The base of rote's dispatch modes."""
+    """The base of rote's dispatch modes.
+
+    Attributes:
+        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`.
+    """
 
     meets_compiled = False
 

@@ -83,7 +83,13 @@ def _keeps_buffers(held: weakref.ref[DistributedDataParallel]) -> str:
 
 @dataclass(eq=False)
 class Reducers:
-    """The reducers of one call."""
+    """The reducers of one call.
+
+    Args:
+        refuse: Called with what cannot be done again, and whether it is so for the first calls only.
+        answers: Called with what is asked again before each replay, and has to be answered by ``READY``.
+        buckets: Handles of the storages that they send: memory of theirs, as long as they are ready.
+    """
 
     refuse: Callable[[str, bool], None]
     answers: Callable[[Callable[[], str]], None]

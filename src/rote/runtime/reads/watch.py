@@ -34,7 +34,11 @@ def aside(call: Callable[[], Any]) -> Any:
 
 
 class Watch:
-    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions."""
+    """Notes what calls read. There is one per process, since it replaces ``__code__`` of shared functions.
+
+    Attributes:
+        answering: Who answers calls of modules, thread by thread, while :meth:`precede` holds.
+    """
 
     def __init__(self) -> None:
         self.answering = Answering()

@@ -70,14 +70,18 @@ class Accesses:
     """What the calls of one state touch; it grows with every way that a call goes.
 
     Attributes:
+        written: Arguments that are written, by leaf.
         externals: Tensors made outside that operations read or write.
+        writes: Those of ``externals`` that operations write.
         sharded: Tensors made outside of which operations write this process's part, by identity.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
         borrowed: Arguments in memory that numpy or others have as well, by leaf.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
+        rebound: Those of ``writes`` that get other memory in a plain call, by identity.
         generators: Random generators from outside that are drawn from, by address.
+        asked: What Python asks of tensors made outside that no operation reads.
     """
 
     written: set[int] = field(default_factory=set[int])

@@ -30,6 +30,7 @@ class Copies:
     """Writes the part of a hot path that moves data.
 
     Args:
+        steps: What the recording replays.
         inputs: The recording's memory for each argument, by the name of the variable that holds the argument.
         outputs: The recording's memory of each tensor of the result that gets new memory.
     """

@@ -32,6 +32,7 @@ class ShownGradients:
     """The slots of one recording.
 
     Attributes:
+        effects: The slots that replays fill.
         copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones, or
             since of a sharded one it is not known who does.
     """

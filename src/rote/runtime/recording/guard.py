@@ -25,6 +25,8 @@ class StateGuard:
 
     Attributes:
         present: Gradient slots that the recording depends on.
+        leaves: The parameters that may get a gradient, with their names.
+        objects: Tensors that the callable has read, by identity.
         shared: Tensors that the callable can reach besides its tensor arguments, by storage handle.
         array_ranges: Where the numpy arrays lie whose memory becomes tensors, from first to last byte, and
             other memory in which no array among the arguments may lie.

@@ -56,6 +56,7 @@ class Making:
     """What leaves of a result are made of.
 
     Attributes:
+        copies: Copies of what lies in the recording's memory, by position.
         starts: For each argument with a view in the result, where its group starts in the caller's storage.
         given: The containers and objects among the arguments.
         parts: The leaves that are made already.
@@ -82,6 +83,7 @@ class Writing:
     """What the expressions of leaves are made of.
 
     Attributes:
+        leaves: The variables of the argument leaves.
         copied: Gives the variable of a copy that a segment makes itself; None if none does.
     """
 
@@ -145,7 +147,14 @@ def hand_out(
     branches: Callable[[], list[Any]] = list,
     own: Own | None = None,
 ) -> Any:
-    """Make the caller's result: copies of what lies in the recording's memory, everything else as it is."""
+    """Make the caller's result: copies of what lies in the recording's memory, everything else as it is.
+
+    Args:
+        starts: As in :class:`Making`.
+        attach: Hangs the copies, by position, into the caller's autograd graph.
+        branches: Gives the containers and objects among the arguments.
+        own: The callable's own result, if it has just run.
+    """
     if attach is None and template.spec is None and template.leaves[0].kind == OWN:
         return _copies(template)[0]
     copies = _copies(template)

@@ -40,6 +40,7 @@ class InputGroup:
     """Arguments that lie in one storage.
 
     Attributes:
+        static: The tensor at a fixed address for each member.
         span: The flat static tensor under all members; None for a single member.
     """
 
@@ -53,6 +54,7 @@ class StaticInputs:
     """The arguments of a recording.
 
     Attributes:
+        written: First members of the groups that the callable writes.
         spots: The arguments that are used in place.
         handed: The call goes on in place. Versions count what was written; what comes counts itself.
     """
@@ -192,7 +194,11 @@ class StaticInputs:
 
 @dataclass(frozen=True)
 class RecordingMemory:
-    """Made before a recording is captured, and released with it."""
+    """Made before a recording is captured, and released with it.
+
+    Attributes:
+        stands: The generators that stand for those among the arguments.
+    """
 
     inputs: StaticInputs
     stands: Stands

@@ -81,15 +81,22 @@ class Recording:
     """What answers the calls of a key that find one state.
 
     Attributes:
+        root: The tree of what was observed.
+        accesses: What the calls touch.
         bound: Arguments that have to be used in place, since they share memory with state.
         apart: Arguments that may do so and are copied; observed calls had them by another storage.
         persistent: Arguments that came from one place and were written, by leaf.
+        gradients: The gradient slots that replays fill.
         found: Gradients that it finds in slots, and replaces.
+        estimate: Bytes that it is expected to need.
         known: What a call reads and writes that finds all as the last one did; None where that is not clear.
+        memory: What it holds; None while nothing is captured.
         strays: Its last replay met a value that leads nowhere recorded.
         due: Replays at which the general path has to look at the contest or the tiers.
         compared: Replays at which it has to look at the contest.
+        contest: Its rounds against plain calls.
         tiers: What stands in the place of recorded stretches.
+        evictions: How often a budget took its memory.
         occupancy: Whether a result that waits for its backward needs the memory as it is.
         stand_ins: What its graph has instead of parameters.
         regulars: Written arguments that keep coming from the same place.

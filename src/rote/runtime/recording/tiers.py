@@ -39,6 +39,9 @@ class Removed:
     """What was removed from a stretch.
 
     Attributes:
+        before: Operations that launched something.
+        after: What is left of them, with the copies to where others read their results.
+        by_rule: Operations that each rule has removed.
         outside: Operations left that depend on parameters and other state alone.
     """
 
@@ -54,6 +57,7 @@ class FusedOperations:
     """Pointwise operations that kernels of rote's calculate, several at once, with the same bits.
 
     Attributes:
+        launches: How often such a kernel is launched.
         refused: Why no kernel may calculate an operation, by its index: what is not proved to give the same
             bits on this device runs alone.
         probed: How many of the operations are not proved, but probed.
@@ -87,6 +91,7 @@ class AlternativeUses:
     """What of a stretch is calculated in other ways.
 
     Attributes:
+        replaced: The operations, by index.
         refused: Why alternatives are not used, by index: a reason for the name of each.
         trial: What this differs in from the tier before, if that had alternatives as well; else empty.
     """
@@ -115,10 +120,12 @@ class ExactStretch:
     """What may stand for the steps of one stretch.
 
     Attributes:
+        plain: Its steps before: as they were captured, or those of an earlier exact stretch.
         exact: The steps that leave the same bits in the same memory.
         removed: What is missing from them.
         kept: Memory of what was computed once.
         contents: What each of its own segments runs, in order.
+        fused: What kernels calculate; None if each operation runs by itself.
         others: What is calculated in other ways; None if nothing is.
     """
 
@@ -182,11 +189,14 @@ class Tiers:
     before.
 
     Attributes:
+        due: Replays from which on the general path looks at them.
         settled: Stretches with an exact tier that stays.
         candidates: Those whose exact tier is new.
         waiting: Kernels on their way.
         whole: Stretches from which nothing can be removed.
         left: Those without, or without kernels, with the reason.
+        lost: Why there are no further ones.
+        contest: Replays of the candidates, timed against those of the tier before.
         trials: What has come of candidates, in order.
         awaited: A contest against plain calls was put off for them.
     """

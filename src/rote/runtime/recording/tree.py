@@ -94,6 +94,7 @@ class Island:
     """An operation that runs between two segments; its results go where the next segment reads them.
 
     Attributes:
+        call: Runs the operation and returns its results in order.
         results: The recorded results; None where a result is an operand (written in place).
         code: Code of the rule that says why it is an island.
         receives: What other processes have filled when it is done.
@@ -123,8 +124,10 @@ class InFlight:
     """A collective that has begun, in the call or replay of now.
 
     Attributes:
+        work: Its handle of work; None once it was waited for.
         captured: It lies in a segment.
         handed: What the operator returns in the place of a handle, if it has none.
+        direct: Begins it in a replay, faster than its operator does; returns the handle.
         fresh: The tensors that it fills and has made itself, until they were waited for.
         waits: Which of them nobody has waited for.
         first: What it returned when it was recorded.
@@ -153,7 +156,11 @@ ON_HOST = (Island, Reseed, LeftForwards)
 
 @dataclass(eq=False)
 class Branch:
-    """Where the host reads something that decides how the call goes on."""
+    """Where the host reads something that decides how the call goes on.
+
+    Attributes:
+        read: Reads again; returns the edge and, for shapes, the fresh results.
+    """
 
     read: Callable[[], tuple[Any, list[Any]]]
     operation: str
@@ -168,12 +175,17 @@ class Node:
     Attributes:
         complete: Whether the end of the stretch was reached.
         seen: Agreeing observations in a row.
+        edges: Continuations by observed value.
+        template: How to hand out the result, if the stretch ends the call.
         effects: Gradient slots that the call replaces, if the stretch ends it.
         effects_key: What two observations of the effects are compared by.
         arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
+        arrived: What those results are called: the tensors that the stretch begins with.
+        steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         captured: How it was captured, if it is recorded.
         held: Storages alive at the branch, by number: what the continuation may read.
+        constants: Hoisted host data, by the index of the operation.
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
         refused: Indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.

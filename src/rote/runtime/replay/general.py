@@ -60,7 +60,13 @@ STEP_CLOCK: ContextVar[ReplayClock | None] = ContextVar("rote_clock", default=No
 
 
 class Replayed(NamedTuple):
-    """How far a replay came."""
+    """How far a replay came.
+
+    Attributes:
+        node: The last node that was replayed.
+        path: The values that the host read on the way.
+        template: The result; None if ``node`` ends in a value that leads nowhere recorded.
+    """
 
     node: Node
     path: list[Any]
@@ -122,7 +128,12 @@ def result_of(
     counted: Counted = COUNTS_ALL,
     own: Own | None = None,
 ) -> Any:
-    """Copy mutated inputs back and hand the result of a finished call out."""
+    """Copy mutated inputs back and hand the result of a finished call out.
+
+    Args:
+        counted: The tensors whose version the call changes.
+        own: The callable's own result, if it has just run.
+    """
     if inputs.written:
         inputs.copy_back(call.leaves, counted)
     starts: dict[int, int] = {}

@@ -119,7 +119,12 @@ Answering = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 
 class HotPath:
-    """Answers the calls of one key and one state from one recording."""
+    """Answers the calls of one key and one state from one recording.
+
+    Attributes:
+        call: That function, of positional and keyword arguments. It returns NOT_MINE if the general path has
+            to decide, and may return PLAINLY.
+    """
 
     __slots__ = ("__weakref__", "_lessons", "_steps", "call")
 
@@ -164,6 +169,9 @@ class ReplayWriter:
     """Writes the function.
 
     Args:
+        recording: The recording, which has just been replayed.
+        general: The general path of the key.
+        finish: Takes the result of a call that turned out to be more than a replay.
         sorts: The order of the keywords does not matter.
         named: The range around a replay; None if there is none.
     """

@@ -44,7 +44,11 @@ class Entry(NamedTuple):
 
 
 def container_of(entry: Entry) -> Any:
-    """The object that a slot belongs to."""
+    """The object that a slot belongs to.
+
+    Raises:
+        ValueError: The object was an argument and is gone.
+    """
     return entry.container() if type(entry.container) is Argument else entry.container
 
 
@@ -62,7 +66,11 @@ def read(entry: Entry) -> Any:
 
 
 def lying_in(kind: str, container: Any, key: Any) -> Any:
-    """The value in a slot."""
+    """The value in a slot.
+
+    Raises:
+        KeyError, IndexError, ValueError, AttributeError: There is no such slot.
+    """
     return _READERS[kind](container, key)
 
 

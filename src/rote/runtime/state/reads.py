@@ -27,7 +27,11 @@ class Argument:
         self.identity = id(value)
 
     def __call__(self) -> Any:
-        """The argument."""
+        """The argument.
+
+        Raises:
+            ValueError: The argument is gone.
+        """
         value = self._reference()
         if value is None:
             raise ValueError("an argument is no more")
@@ -40,7 +44,11 @@ def address_of(kind: str, container: Any, key: Any) -> Address:
 
 
 class Names(dict[int, tuple[int, str]]):
-    """Names, as the user would write them, of objects that a call has found outside of itself."""
+    """Names, as the user would write them, of objects that a call has found outside of itself.
+
+    The key is the identity of an object. The value is the identity of the object in which it was found, or 0,
+    and the suffix to the name of that object.
+    """
 
     def path(self, owner: int, suffix: str) -> str:
         """The name of a part of an object."""

@@ -12,6 +12,10 @@ The replay kept none of its intermediate values, so the callable runs again, fro
    that differs from a plain run is named. If none does, the recording had become stale, or its exact tier,
    which a fresh recording has not, gives other bits.
 
+Each step runs the Python code once more. Tensors, gradients and random generators are put back afterwards;
+Python state out of sight (an iterator, a queue) moves on each time. Nothing runs again if Python state under
+guard has changed, or if the plain call raised.
+
 What this cannot do is name an operation whose result depends on the place of its memory.
 """
 

@@ -23,7 +23,10 @@ class Mismatch(NamedTuple):
     """One value that differs.
 
     Attributes:
+        name: The value, as the user would write it.
         largest: The largest absolute difference of numbers.
+        python: It is Python state, not a result of operations.
+        site: The line behind it, if it is known.
     """
 
     name: str

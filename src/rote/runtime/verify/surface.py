@@ -1,5 +1,9 @@
 """The memory and state that a call may change, so that one call can be made twice and count once.
 
+A :class:`Surface` knows the memory of the arguments, the external memory that the recording writes, the
+``.grad`` slots and the random generators. A :class:`Moment` is their content at one time; a surface can be
+set back to any of its moments.
+
 Memory is copied as bytes through an alias with a version counter of its own, so autograd does not notice when
 it is put back. Of an argument the span of its elements is kept (it may be a small view of a large tensor), of
 an external tensor the whole storage (the call may write it through another view).
@@ -28,7 +32,13 @@ from ..recording import Recording, copy_of
 
 @dataclass(frozen=True)
 class RandomState:
-    """The random generators at one moment."""
+    """The random generators at one moment.
+
+    Attributes:
+        tensors: State of each PyTorch generator, by its name in messages.
+        generators: The generators of the callable besides the default ones.
+        device: The device whose default generator is among ``tensors``.
+    """
 
     tensors: dict[str, torch.Tensor]
     generators: tuple[torch.Generator, ...]
@@ -102,6 +112,7 @@ class Moment:
     """The content of a surface at one time.
 
     Attributes:
+        contents: A copy of each span, if they were copied.
         copied: Slots whose tensor here is a copy: it is copied once more when it is put back.
     """
 

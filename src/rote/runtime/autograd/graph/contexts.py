@@ -69,7 +69,12 @@ class Change(NamedTuple):
 
 
 class HeldByContext(NamedTuple):
-    """One object that a context leads to."""
+    """One object that a context leads to.
+
+    Attributes:
+        name: What the user would write for it.
+        parts: What lies in it, as it is compared, each with what one writes behind the name.
+    """
 
     value: Any
     name: str
@@ -138,6 +143,7 @@ class Contexts:
         Args:
             before: What :meth:`look` returned before the pass.
             reaches: Tells what is state of the callable.
+            site: The line that ran the pass, for where the one that changed something is not found.
         """
         after = self.look()
         for address, held in before.items():

@@ -33,7 +33,9 @@ class Packing(NamedTuple):
     """Where gradients lie that were put together.
 
     Attributes:
+        number: Of all gradients, missing ones too.
         alone: Positions of those that stay alone.
+        groups: What lies in each flat tensor.
     """
 
     number: int

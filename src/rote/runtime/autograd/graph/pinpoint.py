@@ -27,7 +27,12 @@ _METHODS = frozenset({
 
 
 def line_that_changes(name: str, codes: Iterable[CodeType]) -> Site | None:
-    """The line in executed code that most likely changes a slot."""
+    """The line in executed code that most likely changes a slot.
+
+    Args:
+        name: The slot, as in ``model.layers.0.count`` or ``cache['k'] (length)``.
+        codes: Code objects that ran.
+    """
     finds = (_store, _subscript) if "[" in name or "(" in name else (_store,)
     return _first(name, codes, *finds)
 
@@ -93,7 +98,10 @@ def _store(code: CodeType, wanted: str) -> Site | None:
 
 
 def _subscript(code: CodeType, wanted: str) -> Site | None:
-    """A line that mentions the container and stores an item or calls a method that changes it."""
+    """A line that mentions the container and stores an item or calls a method that changes it.
+
+    One that may store elsewhere what it reads there (``group["lr"] = rate * state["it"]``) comes last.
+    """
     mentioned, since, updated, last = -1, 0, False, None
     for instruction in dis.get_instructions(code):
         line = _line(instruction)

@@ -1,4 +1,8 @@
-"""From a captured operation to the call that repeats it into the same memory."""
+"""From a captured operation to the call that repeats it into the same memory.
+
+An operation that is known to write into memory given to it is given it. Any other is called again, and each
+of its results is copied; one that writes in place has none.
+"""
 
 from __future__ import annotations
 

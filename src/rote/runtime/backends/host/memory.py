@@ -24,7 +24,11 @@ from .torch_private import negative_view
 
 
 class HostMemory:
-    """Where each block of a finished recording lies: at an offset of the arena, or in its own storage."""
+    """Where each block of one finished recording lies: at an offset of the arena, or in a storage of its own.
+
+    Attributes:
+        kept_bytes: Of the storages that keep memory of their own.
+    """
 
     def __init__(self, blocks: Sequence[Block], literals: Mapping[Block, torch.Tensor]) -> None:
         self._own: list[torch.UntypedStorage] = []
@@ -56,7 +60,10 @@ class HostMemory:
         return lease
 
     def tensor(self, place: TapePlace) -> torch.Tensor:
-        """The tensor at a place; the same object for all that lie there and look alike, at whatever time."""
+        """The tensor at a place; the same object for all that lie there and look alike, at whatever time.
+
+        Blocks without bytes lie anywhere, at the same time too, and an operation may not write what it reads.
+        """
         block, form, offset = place
         key = (self._where[block], offset, form, None if block.nbytes else block)
         found = self._tensors.get(key)

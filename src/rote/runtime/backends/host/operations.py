@@ -20,6 +20,7 @@ class HostOperation(NamedTuple):
 
     Attributes:
         restricted: Some of its calls are refused whatever their operands are.
+        silent: It returns nothing.
         composite: The call that takes it apart into other operations, if it has no kernel of its own.
         writer: What writes its result into memory given to it, if that is known.
     """
@@ -67,6 +68,9 @@ def writer_of(op: OpOverload) -> Call | None:
     common models call most, and only such whose functional overload allocates a result and then runs the very
     kernel of ``out=``. That is not so everywhere: ``mse_loss.out`` uses its output as scratch, and no schema
     says so. Kernels that somebody has put in the place of PyTorch's may differ, so then nothing is known.
+
+    The functions of ``torch`` are called, not the overloads: their argument parser is up to 1 us cheaper.
+    They take what the functional overload takes, a number for a tensor as well.
     """
     facts = facts_of(op)
     into = facts.row.get("into")

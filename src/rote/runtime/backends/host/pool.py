@@ -75,6 +75,7 @@ class HostPool:
         """Find or make memory for one recording.
 
         Args:
+            nbytes: Of the recording's arena; 0 takes no chunk.
             exclusive: No other recording may write the chunk.
             kept_bytes: Of storages that keep memory of their own; counted, not allocated.
             tenant: Share a chunk only with recordings of this tenant.

@@ -21,7 +21,11 @@ Program = Callable[[], None]
 
 
 class Modes(NamedTuple):
-    """What kernels look at besides their operands."""
+    """What kernels look at besides their operands.
+
+    Attributes:
+        grad: Grad mode; some CPU kernels choose their arithmetic by it.
+    """
 
     grad: bool
     inference: bool

@@ -54,7 +54,11 @@ def _check_restricted(
 
 
 def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
-    """Refuse a tensor that has no plain memory on the CPU; compiled code may have some on ``meta``."""
+    """Refuse a tensor that has no plain memory on the CPU; compiled code may have some on ``meta``.
+
+    Raises:
+        CaptureError: The message says whether the operation takes or returns it, and what is wrong with it.
+    """
     if tensor.is_meta and is_region(func):
         return
     if not tensor.is_cpu:
@@ -69,7 +73,11 @@ def check_tensor(func: OpOverload, verb: str, tensor: torch.Tensor) -> None:
 
 
 def check_operation(func: Any) -> None:
-    """Refuse what is no operator overload (higher-order operations carry Python functions)."""
+    """Refuse what is no operator overload (higher-order operations carry Python functions).
+
+    Raises:
+        CaptureError: The message names it and its type.
+    """
     if not isinstance(func, OpOverload):
         _refuse(func, f"it is a {type(func).__name__}, not an operator overload")
 

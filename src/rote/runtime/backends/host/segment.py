@@ -84,7 +84,11 @@ class HostSegment(Segment):
         self._functions, self._dispatches = mode_counters()
 
     def replay(self) -> None:
-        """Run the operations again into the same memory."""
+        """Run the operations again into the same memory.
+
+        Raises:
+            InternalError: The recording is not finished yet, or was released.
+        """
         # The operations were captured below autocast (their casts are among them), and like those of a CUDA
         # replay they are no calls that a mode could see or change.
         if torch.is_autocast_enabled("cpu") or self._functions() or self._dispatches():

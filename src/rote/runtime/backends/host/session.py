@@ -173,7 +173,12 @@ class HostSession(Session):
             self._storages.forget(self._before)
 
     def finish(self) -> None:
-        """Freeze the recording."""
+        """Freeze the recording.
+
+        Raises:
+            CaptureError: A storage that is still held was shrunk behind the operations that use it.
+            RuntimeError: There is no memory for a chunk; nothing changed, so it may be tried again.
+        """
         following = after(self.state, SessionStep.FINISH)
         with torch.inference_mode(False), unseen_functions(), undispatched():
             self._storages.settle()

@@ -33,6 +33,9 @@ class Block:
     """One storage made by a captured operation.
 
     Attributes:
+        key: What identified the storage while it lived.
+        nbytes: The most bytes that it was seen to have.
+        birth: Index of the operation that made it.
         death: Index of the first operation after it died; None while it lives.
         rewritten: A captured operation wrote to it after it was made.
         ref: None once the session has lost interest.

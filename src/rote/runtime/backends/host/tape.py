@@ -53,6 +53,7 @@ class TapeEntry(NamedTuple):
     """One captured operation.
 
     Attributes:
+        args: Positional operands, tensors replaced by places or aliases.
         products: The tensors it made. What it wrote in place is among the operands.
         literal: Of a lifted literal, its values as they were at capture.
     """
@@ -71,7 +72,11 @@ class TapeEntry(NamedTuple):
 
 
 class LaunchEntry(NamedTuple):
-    """One captured launch of a compiled kernel."""
+    """One captured launch of a compiled kernel.
+
+    Attributes:
+        tensors: Those that it reads, then those that it writes, as places or aliases.
+    """
 
     kernel: HostKernel
     tensors: tuple[TapePlace | torch.Tensor, ...]
@@ -106,7 +111,11 @@ class Tape:
         given: Sequence[torch.UntypedStorage],
         out: Any,
     ) -> None:
-        """Write down an operation that has just run."""
+        """Write down an operation that has just run.
+
+        Raises:
+            CaptureError: A result has no plain memory on the CPU.
+        """
         facts, results = operation.facts, list(walk(out))
         for _, tensor in results:
             check_tensor(facts.op, "returns", tensor)
@@ -179,7 +188,11 @@ class Tape:
 
 
 def look_at(func: OpOverload, operands: Sequence[torch.Tensor]) -> list[torch.UntypedStorage]:
-    """The storages of the operands of an operation that is about to run."""
+    """The storages of the operands of an operation that is about to run.
+
+    Raises:
+        CaptureError: One of them has no plain memory on the CPU.
+    """
     for tensor in operands:
         check_tensor(func, "takes", tensor)
     return [tensor.untyped_storage() for tensor in operands]

@@ -1,6 +1,9 @@
 # pyright: reportPrivateUsage=false
 """The only place that touches private parts of PyTorch.
 
+Each function probes for what it needs, says on which versions it was seen, and falls back to something
+public that is slower or keeps more memory but never gives other numbers. Nothing is probed at import.
+
 Things that don't work as fallbacks: ``torch.no_grad()`` for :func:`below_tracking` (some CPU kernels,
 oneDNN's LSTM for one, choose their arithmetic by grad mode, so it has to stay as it was at capture), and
 calling the overload *packet* instead of the overload (overload resolution by exceptions costs

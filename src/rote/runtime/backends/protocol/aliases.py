@@ -41,7 +41,11 @@ class Aliases:
 
 
 class ResultSizeError(RuntimeError):
-    """An operator gave a result of another size than when it was recorded, which its schema does not tell."""
+    """An operator gave a result of another size than when it was recorded, which its schema does not tell.
+
+    Attributes:
+        operator: Its name, ``namespace::name.overload``.
+    """
 
     def __init__(self, operator: str, was: tuple[int, ...], now: tuple[int, ...]) -> None:
         super().__init__(

@@ -96,6 +96,7 @@ class Capabilities:
     """What a backend's device can do.
 
     Attributes:
+        asynchronous: Work is queued on streams; a host read has to wait for the device.
         executes_while_capturing: Operations run when they are captured (host), not when the segment ends
             (CUDA).
         captures_numbers: Operands of captured operations may be numbers that each replay has anew; elsewhere
@@ -112,8 +113,10 @@ class Sharing:
     """With which other recordings one shares memory.
 
     Attributes:
+        tenant: Only recordings of one tenant share memory.
         slab: Bytes from which a shared region takes no more recordings, where memory can only be given back
             by the region; None for no bound.
+        demand: Bytes that the recording is expected to need.
     """
 
     tenant: Hashable = None
@@ -304,7 +307,12 @@ class Session(Protocol):
 
 @dataclass(frozen=True)
 class CapturedCollective:
-    """A collective in a segment, in which a replay may wait for other ranks."""
+    """A collective in a segment, in which a replay may wait for other ranks.
+
+    Attributes:
+        limit_s: The time limit of its group.
+        rank: Of this process, among all.
+    """
 
     name: str
     site: Site
@@ -335,6 +343,8 @@ class Backend:
     """A device on which sessions can be opened. What it has to say here is right where nothing is queued.
 
     Attributes:
+        name: ``"host"`` or ``"cuda"``.
+        device: The device whose operations are captured.
         lock: Held from the first guard of a call until its outputs are handed out.
         tracing: A callable runs under observation on some thread; others run theirs plainly instead of
             waiting.

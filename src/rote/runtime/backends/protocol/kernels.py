@@ -65,6 +65,7 @@ class KernelLaunch(NamedTuple):
     """A launch of a kernel, which the backend of its session has loaded.
 
     Attributes:
+        given: Tensors that it only reads.
         made: Tensors that it writes whole: memory that the session has made (``empty_strided``), or that
             somebody promises to keep as long as the session. None shares memory with one that is given.
     """
@@ -82,7 +83,11 @@ class KernelLaunch(NamedTuple):
 
 
 def check_kernel(source: KernelSource, capability: int) -> None:
-    """Compare what a kernel was compiled for with the compute capability of a device (0: the host)."""
+    """Compare what a kernel was compiled for with the compute capability of a device (0: the host).
+
+    Raises:
+        InternalError: It is for another device.
+    """
     if source.capability != capability:
         _refuse(source, f"it is for compute capability {source.capability}, and the device has {capability}")
 
@@ -94,7 +99,11 @@ def check_launch(
     reals: Sequence[float],
     integers: Sequence[int],
 ) -> None:
-    """Compare what a kernel is given with what it takes."""
+    """Compare what a kernel is given with what it takes.
+
+    Raises:
+        InternalError: The message says what does not fit.
+    """
     for what, found, wanted in (
         ("tensors", len(tensors), len(source.tensors)),
         ("real numbers", len(reals), source.reals),

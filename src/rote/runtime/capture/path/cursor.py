@@ -46,6 +46,7 @@ class Cursor:
     """A place in the tree, and how the call goes on from it.
 
     Args:
+        storages: Storages of the call, inputs registered.
         tape: Takes the recorded steps; None if nothing may be recorded.
         warmup: Agreeing observations that a node needs before it is recorded.
         follow: Start by following what has already been replayed.
@@ -60,6 +61,9 @@ class Cursor:
 
     Attributes:
         node: The current stretch of the call.
+        index: How many of its operations have been met.
+        nodes: All stretches so far.
+        path: The values of the branches between them.
         mode: What happens with the next operation.
         suspended: Operations that run now are the recorder's own, no part of the call.
         difference: What no earlier call had done.

@@ -1,4 +1,8 @@
-"""Following: the Python code runs again, and replayed operations return their recorded results."""
+"""Following: the Python code runs again, and replayed operations return their recorded results.
+
+Only views run, since they make nothing but metadata. The values of the host's reads are known: they are the
+branches of the tree.
+"""
 
 from __future__ import annotations
 

@@ -51,6 +51,7 @@ class HandedNumbers:
     """The numbers that change which one function was given.
 
     Attributes:
+        operations: How many operations it has dispatched.
         taken: Those numbers that have become operands, with their names in the schema.
     """
 

@@ -79,7 +79,13 @@ class HostReads:
         shaped: bool,
         rule: Rule | None,
     ) -> Any:
-        """Compare a read, read, and go along the edge."""
+        """Compare a read, read, and go along the edge.
+
+        Args:
+            keep: Makes a function that reads again at a replay.
+            shaped: The edge is the shape of the result, not its value.
+            rule: Why it cannot be captured, if not for the usual reason.
+        """
         cursor = self._cursor
         self._resized.read()
         if self._numbers is not None:

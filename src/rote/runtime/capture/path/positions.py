@@ -31,7 +31,11 @@ COPIED = frozenset({
 
 @dataclass(frozen=True)
 class WrittenPlace:
-    """Where a tensor is written."""
+    """Where a tensor is written.
+
+    Attributes:
+        ends: The index; or the first one, and the one behind the last.
+    """
 
     dim: int
     ends: list[int]

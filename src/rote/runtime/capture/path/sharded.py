@@ -48,7 +48,15 @@ class _SeenSharded(NamedTuple):
 
 
 class ShardedTensors:
-    """What one call does with tensors of which each process has a part."""
+    """What one call does with tensors of which each process has a part.
+
+    Args:
+        knows: Whether it is a condition how a tensor from outside is spread.
+        ask: Makes a condition of PyTorch's settings for operations on such tensors.
+
+    Attributes:
+        history: The line that has made a history of one.
+    """
 
     def __init__(
         self, cursor: Cursor, knows: Callable[[torch.Tensor], bool], ask: Callable[[], None]
@@ -114,7 +122,13 @@ class ShardedTensors:
         }
 
     def reasons(self, gradients: Iterable[torch.Tensor], *, tracked: bool, walked: bool) -> list[Reason]:
-        """The call is over: why it cannot be recorded."""
+        """The call is over: why it cannot be recorded.
+
+        Args:
+            gradients: Those from before the call.
+            tracked: A result of the call has a history.
+            walked: A backward ran through a graph from before the call.
+        """
         found: list[Reason] = []
         if walked and self._any is not None:
             text = "the call works on DTensors, and a backward runs through a graph that was made outside"

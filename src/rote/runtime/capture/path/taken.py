@@ -47,6 +47,7 @@ class TakenView:
         position: The number; in a call that follows none, as it is.
         step: Elements between two positions.
         rest: Elements behind the position at which it begins.
+        lines: What has made it.
     """
 
     base: torch.Tensor
@@ -63,7 +64,12 @@ class TakenView:
 
 
 class LyingElements(NamedTuple):
-    """What lies in such a view at a moment."""
+    """What lies in such a view at a moment.
+
+    Attributes:
+        places: The elements of the base from the first one of the view to its last one.
+        looked: The copy, looked at as the view looks.
+    """
 
     flat: torch.Tensor
     places: torch.Tensor
@@ -75,6 +81,7 @@ class TakenViews:
     """Those of one call.
 
     Attributes:
+        places: Where they lie and how they look.
         strayed: What has made those that turn out not to be understood.
     """
 
@@ -166,7 +173,12 @@ READS_PLACE = _SELECTS | _NARROWS | {_Tensor.__getitem__}
 
 @dataclass(frozen=True)
 class ReadPlace:
-    """Where a tensor is read."""
+    """Where a tensor is read.
+
+    Attributes:
+        position: The dimension, and the index, or the first one and the one behind the last.
+        numbers: Those that say so.
+    """
 
     position: WrittenPlace
     numbers: tuple[Any, ...]

@@ -53,6 +53,7 @@ class SegmentTape:
 
     Attributes:
         executes: Whether operations have run when they are captured.
+        is_open: Whether a segment is being captured right now.
     """
 
     def __init__(

@@ -59,7 +59,12 @@ _HANDLES = "c10d"
 
 
 class Steps(NamedTuple):
-    """What is done with an operation of a traced call."""
+    """What is done with an operation of a traced call.
+
+    Attributes:
+        before: Notes it before it runs.
+        after: Notes it once it has run.
+    """
 
     before: Callable[..., Any]
     run: Callable[..., Any]
@@ -70,6 +75,7 @@ class Transfers:
     """Runs the collectives of one traced call, or of one attempt at it.
 
     Args:
+        follower: Finds what has run.
         called: The method of a group that has led to the collective, if it is known.
         leads: Whether a collective that no Python has begun is one of a reducer's.
     """

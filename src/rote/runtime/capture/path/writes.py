@@ -20,6 +20,8 @@ class Writes:
     """The writes of one call.
 
     Attributes:
+        externals: Tensors made outside that are written, by their number.
+        sites: The lines that write either.
         counted: Storages whose version a write changes.
         constants: Tensors made from plain data and not written since.
         over_arrays: Constants that lie in arrays which the call has made.

@@ -44,7 +44,10 @@ RanCode = Mapping[CodeType, Mapping[str, Any]]
 
 
 class FactStore(Protocol):
-    """Keeps the facts of one callable; :mod:`rote.plans` has them in a directory."""
+    """Keeps the facts of one callable; :mod:`rote.plans` has them in a directory.
+
+    Nothing here raises: what cannot be kept or read is said in a note.
+    """
 
     def find(self, key: KeyName) -> KeyFacts | None:
         """What is known of a key, in so far as it may hold for this process."""
@@ -72,7 +75,11 @@ LEAST_PRICE, MOST_PRICE = 1.0, 1_000.0
 
 
 class EarlierFacts:
-    """What is known of one key."""
+    """What is known of one key.
+
+    Args:
+        store: Where facts are kept; None if nowhere.
+    """
 
     def __init__(self, store: FactStore | None, call: Call) -> None:
         self._store = store
@@ -122,7 +129,11 @@ class EarlierFacts:
         return [Reason(why.code, f"{why.message}{place}, as an earlier process has found", None, why.remedy)]
 
     def spare(self, pays: Callable[[float], bool]) -> bool:
-        """Whether a call is not traced, since that has come to nothing and is not paid for."""
+        """Whether a call is not traced, since that has come to nothing and is not paid for.
+
+        Args:
+            pays: Tells whether a traced call is paid for that costs as much as so many plain calls.
+        """
         if self._verdict is None:
             return False
         if pays(min(max(self._verdict.price, LEAST_PRICE), MOST_PRICE)):
@@ -179,7 +190,12 @@ class EarlierFacts:
         codes: RanCode,
         end: VerdictFacts | None = None,
     ) -> None:
-        """Keep what is known by now."""
+        """Keep what is known by now.
+
+        Args:
+            calls: How many calls it has had.
+            end: Why nothing comes of it, if so.
+        """
         with self._apart() as store:
             if store is None:
                 return

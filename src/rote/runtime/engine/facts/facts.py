@@ -17,7 +17,13 @@ MOST_TEXT = 1_000
 
 @dataclass(frozen=True)
 class ReasonFacts:
-    """A reason of an earlier process."""
+    """A reason of an earlier process.
+
+    Attributes:
+        message: What happened, with the values that mattered.
+        where: ``file:line`` of the user's line, as it was then; empty if it was not known.
+        remedy: What to do about it.
+    """
 
     code: str
     message: str
@@ -37,7 +43,11 @@ class ReasonFacts:
 
 @dataclass(frozen=True)
 class VerdictFacts:
-    """A key came to nothing."""
+    """A key came to nothing.
+
+    Attributes:
+        price: What a traced call has cost, in plain calls.
+    """
 
     reason: ReasonFacts
     price: float
@@ -53,6 +63,7 @@ class StateFacts:
         conditions: Plain values and tensors that calls found, by source.
         islands: What runs between two segments, with its line and the code of the rule.
         exact: The exact tier has won.
+        kernels: How many kernels of rote's own it launches.
         replay_us: What a replay took; None if it was not measured.
         plain_us: What a plain call took.
     """
@@ -87,6 +98,9 @@ class KeyFacts:
     """All that is known of one key.
 
     Attributes:
+        calls: Calls until it was first recorded; 0 if it never was.
+        states: What was recorded, the last one first.
+        verdict: Why it came to nothing; None if it did not.
         lines: Lines that read numbers that change from call to call.
         slots: Names of slots that hold such numbers.
         leaves: Argument leaves that are such numbers.

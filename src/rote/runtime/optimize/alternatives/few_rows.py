@@ -39,6 +39,7 @@ class FewRowsTile(NamedTuple):
     Attributes:
         rows: 1, or a power of two from 16 on.
         columns: Of the matrix.
+        width: Numbers of each of them.
         stages: Steps along the columns that are on their way or at work.
         parts: In how many parts the columns are cut.
     """
@@ -52,7 +53,13 @@ class FewRowsTile(NamedTuple):
 
 
 class FewRowsOperands(NamedTuple):
-    """The operands of a product."""
+    """The operands of a product.
+
+    Attributes:
+        x: ``(rows, width)``.
+        matrix: ``(width, columns)``.
+        bias: ``(columns,)``; None for none.
+    """
 
     x: torch.Tensor
     matrix: torch.Tensor
@@ -91,9 +98,12 @@ class FewRows:
     """What the kernels of a product depend on.
 
     Attributes:
+        width: Numbers that are multiplied and added up for each of its own.
+        dtype: The type of all operands.
         row_step: Numbers from one row to the next.
         column_step: Numbers from one column of the matrix to the next.
         aligned: Whether rows, matrix and bias begin at a multiple of 16 bytes; two if there is no bias.
+        capability: Compute capability of the GPU, such as 90.
     """
 
     rows: int
@@ -259,7 +269,12 @@ def _addmm(
 
 @dataclass(frozen=True)
 class _FewRowsWay:
-    """A way to calculate an operator."""
+    """A way to calculate an operator.
+
+    Attributes:
+        read: What it is given; None if it is more than a product and a bias.
+        place: Which one of the tiles it takes.
+    """
 
     read: Callable[..., FewRowsOperands | None]
     place: int

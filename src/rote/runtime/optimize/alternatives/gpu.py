@@ -17,7 +17,11 @@ OLDEST = 80
 
 
 class GpuProperties(NamedTuple):
-    """What a kernel is chosen by."""
+    """What a kernel is chosen by.
+
+    Attributes:
+        shared_bytes: Shared memory that a program may have.
+    """
 
     capability: int
     units: int
@@ -43,7 +47,12 @@ class KernelParameter(NamedTuple):
 def triton_kernel(
     name: str, file: str, lines: Iterable[str], given: Sequence[KernelParameter], grid: Programs, gpu: int
 ) -> KernelSource:
-    """A kernel that calls functions of a file beside this one."""
+    """A kernel that calls functions of a file beside this one.
+
+    Args:
+        lines: Its body.
+        gpu: The compute capability.
+    """
     head = f"@triton.jit\ndef {name}({', '.join([each.name for each in given])}):"
     return KernelSource(
         language=Language.TRITON,

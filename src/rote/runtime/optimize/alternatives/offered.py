@@ -39,6 +39,7 @@ class JointAlternative:
     """How an alternative calculates several operations at once that have an operand in common.
 
     Attributes:
+        shared: The place of that operand.
         described: What there is to know of one of them, from all of its operands: no tensors.
         fits: Whether it can be done, for what is known of each; each fits by itself.
         kernels: The kernels that are launched for them; of one, those that are launched for it alone.

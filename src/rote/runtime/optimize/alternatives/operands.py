@@ -15,6 +15,7 @@ class Attention:
     """Operands of an attention.
 
     Attributes:
+        query: ``(batch, heads, queries, width)``.
         key: ``(batch, kept heads, keys, width)``; each is that of as many query heads as any other.
         value: ``(batch, kept heads, keys, depth)``.
         mask: Added to scores; broadcast to ``(batch, heads, queries, keys)``. None for none.

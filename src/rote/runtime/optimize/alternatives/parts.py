@@ -83,7 +83,11 @@ def plan_for(given: Attention, place: int = 0, *, zero: bool = True) -> PartsPla
 
 @dataclass(frozen=True)
 class PartsPlan:
-    """The launches of one attention."""
+    """The launches of one attention.
+
+    Attributes:
+        zero: A row without any key gives 0; otherwise no number.
+    """
 
     given: Attention
     cut: Cut

@@ -27,7 +27,12 @@ def fits(given: Attention) -> bool:
 
 
 def calculate(run: AlternativeRun, given: Attention, halves: int, *, zero: bool = True) -> torch.Tensor:
-    """Attention."""
+    """Attention.
+
+    Args:
+        halves: Numbers of 16 bits that a weight is the sum of.
+        zero: A row without any key gives 0; otherwise no number.
+    """
     batch, heads, queries, keys = given.batch, given.heads, given.queries, given.keys
     shared = given.is_shared and heads > 1
     groups, rows = (batch, heads * queries) if shared else (batch * heads, queries)

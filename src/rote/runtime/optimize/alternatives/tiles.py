@@ -32,7 +32,13 @@ MOST_NUMBERS = 96
 
 @dataclass(frozen=True)
 class AttentionTile:
-    """What a program works on at once."""
+    """What a program works on at once.
+
+    Attributes:
+        rows: Queries, of all heads that share keys and values; 16 or more.
+        keys: Keys; 16 or more.
+        stages: Blocks of keys that are on their way or at work.
+    """
 
     rows: int
     keys: int
@@ -70,7 +76,16 @@ TILES = (
 
 
 class Problem(NamedTuple):
-    """The sizes that a cut depends on."""
+    """The sizes that a cut depends on.
+
+    Attributes:
+        groups: Sets of keys and values.
+        rows: Queries of each.
+        width: Of queries and keys, up to the next power of two.
+        depth: Of values, up to the next power of two.
+        units: Multiprocessors.
+        shared_bytes: Shared memory that a program may have.
+    """
 
     groups: int
     rows: int

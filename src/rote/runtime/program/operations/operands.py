@@ -25,7 +25,12 @@ _SHARED = 1 << 14
 
 
 class Number(NamedTuple):
-    """A number of Python's."""
+    """A number of Python's.
+
+    Attributes:
+        kind: ``int``, ``bool``, ``float`` or ``complex``.
+        bits: An ``int`` or ``bool`` itself, the bits of others.
+    """
 
     kind: type
     bits: int | bytes
@@ -100,6 +105,7 @@ class ArrayMemory(NamedTuple):
     """Memory of a numpy array that was made outside, which is read again at each replay.
 
     Attributes:
+        dtype: Type of its elements, as numpy writes it, or as PyTorch does where it has become a tensor.
         stride: Strides of the tensor over it; None for the array itself.
     """
 

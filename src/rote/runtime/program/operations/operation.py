@@ -134,7 +134,11 @@ class Operation(NamedTuple):
 
     @property
     def overload(self) -> Any:
-        """The overload itself."""
+        """The overload itself.
+
+        Raises:
+            LookupError: It is none, or no library that is loaded has it.
+        """
         return overload_named(self.name)
 
     @property

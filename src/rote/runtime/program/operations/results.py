@@ -20,7 +20,12 @@ ones.
 
 
 class Reference(NamedTuple):
-    """A result that is an operand, usually one that was written in place."""
+    """A result that is an operand, usually one that was written in place.
+
+    Attributes:
+        operand: The position among the tensor operands.
+        token: The tensor afterwards, if the operation changed its memory or shape.
+    """
 
     operand: int
     token: Token | None = None

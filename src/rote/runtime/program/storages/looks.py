@@ -49,7 +49,12 @@ class Look(Alike):
 
 
 class Looks:
-    """The looks of a tree's tensors."""
+    """The looks of a tree's tensors.
+
+    Attributes:
+        complex: Any of the tensors was complex.
+        away: Any of them was not on the host.
+    """
 
     def __init__(self) -> None:
         self.complex = self.away = False

@@ -80,9 +80,11 @@ class StorageTable:
     Python code runs when a tensor dies. The list is worked off before anything is looked up.
 
     Args:
+        looks: What the tensors of earlier calls looked like.
         meet: Called with each tensor made outside, when it is an operand for the first time.
 
     Attributes:
+        made: Number of storages that the call has made.
         most_bytes: The most that :attr:`live_bytes` were.
     """
 

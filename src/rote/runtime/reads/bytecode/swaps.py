@@ -126,6 +126,7 @@ class Swaps:
         """Calls of modules are asked about first, until :meth:`leave` was called as often as this.
 
         Args:
+            answering: Who is asked; the same one each time.
             nothing: What they give for a call that they do not answer.
 
         Returns:
@@ -163,6 +164,7 @@ class Swaps:
         """Let a function run instrumented code from now on.
 
         Args:
+            chooses: Ask at each call what runs, also if Dynamo has not compiled the function's code yet.
             tracks: Tell what becomes of numbers. Code that is instrumented already stays what it is.
 
         Returns:

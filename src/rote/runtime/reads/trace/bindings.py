@@ -46,6 +46,7 @@ class Binding:
     Args:
         often: Slots that calls have often bound to something else: they are bound if nothing changes, too.
         by_value: Slots whose number is a condition: a call that finds one of a few leaves another of these.
+        others: Other slots are bound if they have changed.
     """
 
     marking: Marking

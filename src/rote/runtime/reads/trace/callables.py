@@ -19,6 +19,7 @@ class Callables:
     """What one call calls.
 
     Attributes:
+        called: Callables, by their identity, of which nothing is new when they are called again.
         settled: Attributes of which classes have said all when another instance is asked, and what is left to
             note.
         has_switched: The call has run a wrapper that switches Dynamo on or off.

@@ -25,7 +25,11 @@ SPECIAL = "special"
 
 
 class Classes:
-    """The classes that one call looks into; what was ``seen`` by way of them is forgotten if one changes."""
+    """The classes that one call looks into; what was ``seen`` by way of them is forgotten if one changes.
+
+    Attributes:
+        tables: Objects outside whose class and whose table of attributes are noted: that table, by identity.
+    """
 
     def __init__(self, outside: Outside, seen: set[Any]) -> None:
         self._outside = outside

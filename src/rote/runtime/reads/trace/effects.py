@@ -31,7 +31,10 @@ from .written import (
 
 
 class OutsideEffects:
-    """The effects of one call: what it has written, but for slots that a replay has bound."""
+    """The effects of one call: what it has written, but for slots that a replay has bound.
+
+    A slot that the call restores is read by that: a replay leaves it as it is.
+    """
 
     def __init__(self, outside: Outside, bound: set[tuple[str, int, Any]]) -> None:
         self._outside = outside

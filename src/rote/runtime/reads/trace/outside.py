@@ -115,7 +115,13 @@ _OF_HANDLES = gc.get_referents(vars(RemovableHandle))[0]
 
 
 class Outside(dict[int, Any]):
-    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them."""
+    """The objects that were there before one call, by identity; ``meet`` is told of tensors among them.
+
+    Attributes:
+        slots: What the call has written of it.
+        running: What runs.
+        followed: The numbers that change.
+    """
 
     def __init__(
         self,

@@ -21,6 +21,8 @@ class RunningCode:
     """What runs while one call is traced.
 
     Attributes:
+        swaps: The functions that run other code meanwhile.
+        rows: What is known of C.
         trusts: Code ran of which a declaration or a library says what it does.
     """
 

@@ -64,6 +64,10 @@ class Trace:
     """What one call reads and writes.
 
     Attributes:
+        outside: The objects that were there before it, and what it reads of them.
+        running: The code that runs, and what is not known of it.
+        numbers: What of them changes from call to call, if anything does.
+        followed: What becomes of these.
         seen: What was noted already, so that it is not looked at again; keys are the notes' own.
     """
 

@@ -27,7 +27,11 @@ OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 
 
 class OutsideWrites:
-    """What one call writes."""
+    """What one call writes.
+
+    Attributes:
+        told: Functions whose reads one note has told, with what they were given.
+    """
 
     def __init__(self, outside: Outside, classes: Classes, callables: Callables, *, keeps: bool) -> None:
         # If the call may be attempted once more: what lay where it has written, also if only for a while.

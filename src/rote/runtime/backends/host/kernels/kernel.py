@@ -24,7 +24,11 @@ _HOST = torch.device("cpu")
 
 
 class HostKernel:
-    """A shared object with one function."""
+    """A shared object with one function.
+
+    Raises:
+        EnvironmentError_: It cannot be written, or loaded.
+    """
 
     def __init__(self, binary: Binary) -> None:
         check_kernel(binary.source, 0)
