@@ -282,3 +282,19 @@ def test_a_function_first_run_by_a_call_that_differs(device, monkeypatch):
     assert g.report().replayed
     monkeypatch.setitem(globals(), "SCALE", 5.0)
     assert g(torch.ones(2, device=device)).tolist() == [15.0, 15.0]
+
+
+def test_versions_that_the_call_puts_back(device):
+    """Only ``DistributedDataParallel`` may hide what it writes to buffers."""
+    table = torch.zeros(3, device=device)
+
+    def fn(x):
+        with torch.autograd._unsafe_preserve_version_counter(table):
+            table.add_(x)
+        return table * 2
+
+    g = rote.graph(fn)
+    for n in range(CALLS):
+        assert torch.equal(g(torch.ones(3, device=device)), torch.full_like(table, 2.0 * (n + 1)))
+    assert table._version == 0
+    assert g.report().replayed == 0 and "RT218" in {found.code for found in g.report().reasons}

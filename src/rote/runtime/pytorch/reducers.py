@@ -54,13 +54,19 @@ BUFFERS = ("modules_buffers", "named_module_buffers")
 _STEPS = frozenset({_ROUND, "prepare_for_forward", "_rebuild_buckets", "set_runtime_stats_and_log"})
 
 
-_FORWARD = DistributedDataParallel.forward.__code__
+_PUTS_BACK = "_unsafe_set_version_counter"
+
+
+def _runs(frame: FrameType, step: Callable[..., Any]) -> bool:
+    """Whether a frame runs a step of a wrapper; its code may be a copy, where a traced call watches it."""
+    code, known = frame.f_code, step.__code__
+    return (code.co_qualname, code.co_filename) == (known.co_qualname, known.co_filename)
 
 
 def _wrapper_around() -> DistributedDataParallel | None:
     """The wrapper in whose forward the caller is."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code is not _FORWARD:
+    while frame is not None and not _runs(frame, DistributedDataParallel.forward):
         frame = frame.f_back
     return None if frame is None else frame.f_locals["self"]
 
@@ -95,6 +101,7 @@ class Reducers:
     answers: Callable[[Callable[[], str]], None]
     buckets: set[int] = field(default_factory=set[int])
     _met: list[DistributedDataParallel] = field(default_factory=list[DistributedDataParallel])
+    _sending: list[DistributedDataParallel] = field(default_factory=list[DistributedDataParallel])
     _waits: bool = False  # a round has begun, and nothing was sent
     _apart: bool = False  # what they send is not part of what is traced
 
@@ -108,12 +115,18 @@ class Reducers:
         if not (ours or name == _SENDS_BUFFERS):
             return False
         self._meet(wrapper)
-        if name == _SENDS_BUFFERS:
+        if name == _SENDS_BUFFERS and not any([each is wrapper for each in self._sending]):
+            self._sending.append(wrapper)
             self.answers(partial(_keeps_buffers, weakref.ref(wrapper)))
         if name == _ROUND:
             self._end_round()
             self._waits = True
         return True
+
+    def keeps_versions(self, function: Any, frame: FrameType | None) -> bool:
+        """Whether a function in C puts back the versions of buffers that a wrapper has sent."""
+        caller = frame.f_back if frame is not None and function.__name__ == _PUTS_BACK else None
+        return caller is not None and _runs(caller, DistributedDataParallel._sync_buffers)
 
     def _meet(self, wrapper: DistributedDataParallel) -> None:
         if any([each is wrapper for each in self._met]):
@@ -135,13 +148,15 @@ class Reducers:
     def end(self) -> None:
         """The call is over: no round is left that has begun in it."""
         self._end_round()
-        if torch.is_grad_enabled() and sorts_buckets(_wrapper_around()):
+        several = torch.distributed.is_available() and torch.distributed.is_initialized()
+        if several and torch.is_grad_enabled() and sorts_buckets(_wrapper_around()):
             self._refuse(_NEW)
         for wrapper in self._met:
             why = unready(weakref.ref(wrapper))
             if why:
                 self._refuse(why)
         self._met.clear()
+        self._sending.clear()
 
     def _refuse(self, why: str) -> None:
         self._apart = self._apart or why != _NEW

@@ -395,7 +395,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         return
     elif row in REFUSED:
         trace.running.refuse(name, f"calls {name}, which {REFUSED[row]}")
-    elif row == UNKNOWN:
+    elif row == UNKNOWN and not trace.reducers.keeps_versions(function, trace.running.frame()):
         trace.running.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
 
 
