@@ -160,7 +160,7 @@ def test_json():
                 "fused": {"launches": 3, "distinct": 2, "operations": 5,
                           "refused": {"gelu: it gives other bits": 2}, "probed": 0},
                 "near": [{"operator": "bmm", "alternative": "a faster one", "operations": 3,
-                          "error": 0.1, "own": 0.25}],
+                          "error": 0.1, "own": 0.25, "how": "near"}],
                 "kept": {"another one: its error is larger": 2},
                 "offered": [{"operator": "bmm", "operations": 5,
                              "alternatives": ["a faster one", "another one"]}],
@@ -213,7 +213,7 @@ def test_text():
     exact = replace(RECORDING.tier, near=(), kept={}, trials=())
     told = explain(report(recordings=(replace(RECORDING, tier=exact),)))
     assert '  numerics="near" would try 2 alternatives for 5 bmm' in told and "  exact tier: 5 " in told
-    probed = replace(exact, near=(NearReport("bmm", "a faster one", 3),))
+    probed = replace(exact, near=(NearReport("bmm", "a faster one", 3, how="probed"),))
     told = explain(report(recordings=(replace(RECORDING, tier=probed),)))
     assert "  probed: 3 bmm as a faster one; the same bits" in told and "  probed tier: 5 " in told
     twice = replace(RECORDING, islands=RECORDING.islands * 2, tier=None)

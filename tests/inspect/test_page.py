@@ -73,7 +73,7 @@ def report_of(text):
     island = IslandReport(text, f"{text}:3", text)
     tier = TierReport(
         True, 4, 2, {text: 1}, 0, 0, (LeftAloneReport(text, 1),), FusedReport(1, 1, 3, {text: 1}, 1),
-        (NearReport(text, text, 1, 0.5, 0.6), NearReport(text, text, 1)), {text: 2},
+        (NearReport(text, text, 1, 0.5, 0.6), NearReport(text, text, 1, how="probed")), {text: 2},
         (OfferedReport(text, 1, (text,)),),
         (TrialReport("near", text, 3.0, 4.0, True), TrialReport("exact", "", None, None, False)),
         (LineReport(f"{text}:4", text, 4, 2, {"fused": 2}, {text: 1}), LineReport("", "", 1, 1, {}, {})),

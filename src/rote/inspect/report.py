@@ -58,15 +58,16 @@ class LeftAloneReport:
 
 @dataclass(frozen=True)
 class NearReport:
-    """What is calculated in another way than PyTorch does (``numerics="near"``, ``numerics="probed"``).
+    """What is calculated in another way than PyTorch does.
 
     Attributes:
         operator: The operators' name.
         alternative: What stands for them.
         operations: How many operations.
         error: The largest root of a mean square error among them, against results in 64 bits; None if the
-            bits are PyTorch's, as far as was probed.
+            bits are PyTorch's.
         own: The largest one of the operators themselves.
+        how: ``"proved"`` to have PyTorch's bits, ``"probed"``, or ``"near"``.
     """
 
     operator: str
@@ -74,6 +75,7 @@ class NearReport:
     operations: int
     error: float | None = None
     own: float | None = None
+    how: str = "near"
 
 
 @dataclass(frozen=True)
@@ -96,8 +98,8 @@ class TrialReport:
     """A version of a recording that was timed in the place of the one before.
 
     Attributes:
-        tier: What was new: ``"exact"`` operations left out, ``"fused"`` kernels, what is ``"probed"``, what
-            is ``"near"``.
+        tier: What was new: ``"exact"`` operations left out, ``"fused"`` kernels, what is calculated in
+            another way that is ``"proved"``, ``"probed"`` or ``"near"``.
         what: What it differed in from one of the same tier; else empty.
         us: Microseconds of a replay; None if nothing was measured.
         before_us: The same of the version before.
@@ -120,8 +122,8 @@ class LineReport:
         text: That line.
         before: Operations that were captured, views not counted.
         after: Operations and kernels that are launched instead; a kernel counts where its last operation is.
-        tiers: How many of those are of which tier: ``"plain"``, ``"exact"``, ``"fused"``, ``"probed"``,
-            ``"near"``.
+        tiers: How many of those are of which tier: ``"plain"``, ``"exact"``, ``"fused"``, ``"proved"``,
+            ``"probed"``, ``"near"``.
         refused: What no kernel and no alternative calculates, by reason.
     """
 
@@ -167,7 +169,7 @@ class TierReport:
             replay, since nobody can know that the contents are the same.
         left: Stretches that stay as they were captured, or as they were before an attempt.
         fused: What kernels calculate; None if they calculate nothing.
-        near: What is calculated in another way; empty with ``numerics="exact"``.
+        near: What is calculated in another way; with ``numerics="exact"`` where that is proved.
         kept: Alternatives that do not stand for an operation although they fit, by reason.
         offered: The alternatives that ``numerics="near"`` would try, by operator.
         trials: The versions that were timed, in order.

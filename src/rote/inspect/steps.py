@@ -33,8 +33,8 @@ class NodeReport:
         module: The path of the module that it belongs to, as far as parameters and lines tell; else empty.
         where: ``file:line`` of the user's line.
         tier: ``"plain"`` as captured, ``"exact"`` captured anew, ``"fused"`` by a compiled kernel,
-            ``"probed"`` by one or in another way with the same bits as far as was tried, ``"near"`` in
-            another way. Empty between segments.
+            ``"proved"`` in another way with the same bits, ``"probed"`` by a kernel or in another way with
+            the same bits as far as was tried, ``"near"`` in another way. Empty between segments.
         nbytes: Bytes of its operands and results.
         us: Microseconds; None if nothing was measured.
         shared: They are a share of its segment's, by bytes: nobody sees the nodes of a CUDA graph one by one.
@@ -246,7 +246,7 @@ def _matched(
 
 def _expected(node: Node, launched: Launched) -> str:
     """The name of what a device runs first for it."""
-    if launched.how in ("near", "probed") and len(launched.operations) == 1:
+    if launched.how in ("near", "proved", "probed") and len(launched.operations) == 1:
         return ANY
     kernel = launched.how in ("fused", "probed")
     return KERNEL if kernel else node.operations[launched.operations[0]].name

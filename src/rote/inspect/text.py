@@ -69,7 +69,7 @@ def explain_tier(tier: TierReport) -> list[str]:
         lines += [f"  not fused: {count} {what}" for what, count in tier.fused.refused.items()]
     lines += map(_explain_replaced, tier.near)
     lines += [f"  refused: {count} {what}" for what, count in tier.kept.items()]
-    if not (tier.near or tier.kept):
+    if not ([each for each in tier.near if each.how != "proved"] or tier.kept):
         lines += map(_explain_offered, tier.offered)
     lines += [_explain_trial(each) for each in tier.trials if each.us is not None]
     if tier.compiling:
@@ -80,15 +80,16 @@ def explain_tier(tier: TierReport) -> list[str]:
 
 def _name(tier: TierReport) -> str:
     """What replays are, as a whole."""
-    if any([each.error is not None for each in tier.near]):
+    ways = {each.how for each in tier.near}
+    if "near" in ways:
         return "near"
-    return "probed" if tier.near or (tier.fused is not None and tier.fused.probed) else "exact"
+    return "probed" if "probed" in ways or (tier.fused is not None and tier.fused.probed) else "exact"
 
 
 def _explain_replaced(each: NearReport) -> str:
     told = f"{each.operations} {each.operator} as {each.alternative}"
     if each.error is None or each.own is None:
-        return f"  probed: {told}; the same bits"
+        return f"  {each.how}: {told}; the same bits"
     return f"  near: {told}; error {each.error:.3g}, its own {each.own:.3g}"
 
 

@@ -85,18 +85,20 @@ def _counted(refused: Mapping[int, Iterable[str]]) -> Counter[str]:
 
 
 def _replaced(tiers: Tiers) -> tuple[NearReport, ...]:
-    groups: dict[tuple[str, str], list[AlternativeUse]] = {}
-    for stretch in tiers.newest:
-        for each in stretch.others.replaced.values() if stretch.others is not None else ():
-            groups.setdefault((each.operator, each.alternative), []).append(each)
+    groups: dict[tuple[str, str, str], list[AlternativeUse]] = {}
+    for uses in [stretch.others for stretch in tiers.newest if stretch.others is not None]:
+        for each in uses.replaced.values():
+            groups.setdefault((each.operator, each.alternative, uses.how), []).append(each)
     return tuple([
         NearReport(
-            *names,
+            operator,
+            alternative,
             len(found),
             max([each.error for each in found if each.error is not None], default=None),
             max([each.own for each in found if each.own is not None], default=None),
+            how,
         )
-        for names, found in groups.items()
+        for (operator, alternative, how), found in groups.items()
     ])  # fmt: skip
 
 

@@ -18,6 +18,8 @@ FEW = 1 << 16
 """Elements of one trial; all values of 16 bits."""
 HOSTILE = ("any bits", "all exponents", "special ones among others", "too small to be normal", "sums")
 """Kinds of elements for tensors of any shape; see :func:`hostile_like`."""
+ORDINARY = "ordinary"
+"""A kind that is not hostile: normally distributed, so that no few of them make out a sum."""
 _RARE = 64
 """Of so many elements one is special, where most are not: infinities in a row leave little else of it."""
 
@@ -121,6 +123,8 @@ class _Drawn:
     def of_kind(self, kind: str) -> torch.Tensor:
         """Elements of one kind."""
         dtype, limits = self._dtype, torch.finfo(self._dtype)
+        if kind == ORDINARY:
+            return self._normal().to(dtype)
         signs = self._whole(0, 2).double() * 2 - 1
         if kind == HOSTILE[0]:
             high, low = self._whole(-(1 << 31), 1 << 31), self._whole(0, 1 << 32)

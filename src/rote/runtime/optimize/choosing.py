@@ -18,7 +18,7 @@ from ..compiling import KernelSource
 from ..fusion import DeviceKernels, KernelRequest, NoKernelError
 from ..operators import short
 from ..program import Operation
-from ..recording import AlternativeUse, AlternativeUses, ExactStretch, Node
+from ..recording import AlternativeUse, AlternativeUses, ExactStretch, Node, Numerics
 from .alternatives import ALTERNATIVES, Alternative
 from .effects import LeftAloneError
 from .forks import Joint, joint_of
@@ -57,12 +57,13 @@ class Choosing:
 
     Args:
         base: What it is captured from before.
+        numerics: What alternatives may do to bits.
     """
 
-    def __init__(self, node: Node, base: Composition, *, near: bool, on_host: bool) -> None:
+    def __init__(self, node: Node, base: Composition, numerics: Numerics, *, on_host: bool) -> None:
         self.node = node
         self.base = base
-        self.near = near
+        self.numerics = numerics
         self._on_host = on_host
         self._requests: Sequence[KernelRequest] = ()
         self._described: dict[tuple[int, str], Any] = {}
@@ -109,7 +110,7 @@ class Choosing:
         return (version.alternative,) if version.alternative is not None and index in version.indices else ()
 
     def _offered(self, operation: Operation) -> list[Alternative]:
-        return ALTERNATIVES.of(operation.name, near=self.near, on_host=self._on_host)
+        return ALTERNATIVES.of(operation.name, numerics=self.numerics, on_host=self._on_host)
 
     def needs_gate(self) -> bool:
         """Whether the stretch has to be run for the next version."""
@@ -195,7 +196,7 @@ class Choosing:
 
     def _told(self, trial: str) -> AlternativeUses:
         replaced = {index: each.use for index, each in self._next.items()}
-        return AlternativeUses(replaced, dict(self._refused), self.near, trial)
+        return AlternativeUses(replaced, dict(self._refused), self.numerics, trial)
 
     @property
     def alternatives(self) -> dict[int, Alternative]:

@@ -4,8 +4,9 @@ The stretch runs once as it is, on the operands of the call that was just replay
 what is held against what. *Near* allows the root of the mean square error a fiftieth more than the operator's
 own (both end with the same rounding, which makes most of the error); infinities and NaN have to be at the
 same places. *Probed* wants every bit, with hostile elements in all operands at once, and in each alone. Whole
-numbers and truth values stay what they are: an index elsewhere would be an error. Kernels of an alternative
-are compiled first; where some are not there the stretch runs again once they are.
+numbers and truth values stay what they are: an index elsewhere would be an error. *Exact* wants the bits of
+all that, and of the operands that are the alternative's proof: there another order of sums, or another
+rounding, would show.
 
 The kernels of an alternative are compiled first; where some are not there the stretch runs again once they
 are.
@@ -29,7 +30,7 @@ from ..backends.protocol import raw_call
 from ..fusion import HOSTILE, DeviceKernels, KernelRequest, hostile_like, is_equal
 from ..operators import short
 from ..program import Operand, Operation, Token, results_of
-from ..recording import AlternativeUse
+from ..recording import AlternativeUse, Numerics
 from .alternatives import Alternative, Operands
 from .running import AlternativeRunner, RanOperation, RunningSession
 
@@ -53,7 +54,7 @@ class Gate:
     """Holds alternatives against the operators that they stand for.
 
     Attributes:
-        near: Bits may be others.
+        numerics: What the alternatives may do to bits.
         wanted: What is tried.
         passed: The alternative of each operation that has one.
         uses: What was compared, by operation.
@@ -65,7 +66,7 @@ class Gate:
     """
 
     device: DeviceKernels
-    near: bool
+    numerics: Numerics
     wanted: Wanted
     passed: dict[int, Alternative] = field(default_factory=dict[int, Alternative])
     uses: dict[int, AlternativeUse] = field(default_factory=dict[int, AlternativeUse])
@@ -128,19 +129,25 @@ class Gate:
     def _judge(self, each: Alternative, ran: RanOperation) -> AlternativeUse | str:
         """How near an alternative comes, or why it does not pass."""
         operation = ran.operation
-        if operation.written and not self.near:
+        if operation.written and self.numerics is not Numerics.NEAR:
             return "the operator writes what it is given"
         errors = self._held(each, ran)
         if isinstance(errors, str):
             return errors
         edges = each.edges(*ran.args, **ran.kwargs) if each.edges is not None else ()
         why = self._held_for(each, ran, edges)
-        if why is None and not self.near:
+        if why is None and self.numerics is not Numerics.NEAR:
             key = (each.name, kind_of(operation))
             if key not in self._probed:
-                self._probed[key] = self._held_for(each, ran, _hostile_operands(ran.args, ran.kwargs))
+                self._probed[key] = self._held_for(each, ran, self._rare_operands(each, ran))
             why = self._probed[key]
         return AlternativeUse(short(operation.name), each.name, *errors) if why is None else why
+
+    def _rare_operands(self, each: Alternative, ran: RanOperation) -> Iterator[Operands]:
+        """Operands on which every bit is compared, once for all operations whose operands lie alike."""
+        yield from _hostile_operands(ran.args, ran.kwargs)
+        if self.numerics is Numerics.EXACT and each.proof is not None:
+            yield from each.proof(*ran.args, **ran.kwargs)
 
     def _held_for(self, each: Alternative, ran: RanOperation, rare: Iterable[Operands]) -> str | None:
         """Why an alternative is refused for operands that are not those of the call."""
@@ -155,7 +162,7 @@ class Gate:
         """The errors of the alternative and of the operator, or why it does not pass."""
         result = results_of(ran.result)[1][0]
         other = each.calculate(AlternativeRunner(RunningSession(), self.device), *ran.args, **ran.kwargs)
-        if not self.near:
+        if self.numerics is not Numerics.NEAR:
             return _Errors() if bool(is_equal(other, result)) else "it gives other bits"
         if (other.dtype, other.shape) != (result.dtype, result.shape):
             return "its result has another type or shape"

@@ -197,15 +197,12 @@ class _Improvement:
     def after(self, fusing: Fusing, found: Composition | None = None) -> None:
         """Kernels are captured, or there are none; begin what comes next, where that is asked for."""
         tiers, numerics, base = self._recording.tiers, self._bounds.numerics, found or fusing.base
-        if numerics < Numerics.PROBED:
-            return
-        if not fusing.probed and fusing.has_unproved:
+        if numerics >= Numerics.PROBED and not fusing.probed and fusing.has_unproved:
             probing = Fusing(self._node, base, self._outside(), self._device, probed=True)
             if probing.has_probes and probing.saves:
                 tiers.wait(probing)
                 return
-        near, on_host = numerics is Numerics.NEAR, self._device.on_host
-        choosing = Choosing(self._node, base, near=near, on_host=on_host)
+        choosing = Choosing(self._node, base, numerics, on_host=self._device.on_host)
         if choosing.offered:
             tiers.wait(choosing)
 
@@ -225,9 +222,9 @@ class _Improvement:
             if not choosing.has_next(allowed=self._bounds.timed):
                 tiers.arrived(choosing)
                 return
-            gate = Gate(self._device, choosing.near, choosing.wanted)
+            gate = Gate(self._device, choosing.numerics, choosing.wanted)
             if choosing.needs_gate():
-                self._run(choosing.base.short, gate.look, near=choosing.near)
+                self._run(choosing.base.short, gate.look, near=choosing.numerics is Numerics.NEAR)
                 if gate.compiling:
                     choosing.wait_for(gate.compiling)
                     return
@@ -273,7 +270,8 @@ class _Improvement:
         try:
             anew = Recapture(
                 session, base.short, node, modes, outside, holding.backend, self._before, base.schedule,
-                base.kernels, self._received(), alternatives, joint, near=uses is not None and uses.near,
+                base.kernels, self._received(), alternatives, joint,
+                near=uses is not None and uses.numerics is Numerics.NEAR,
             ).run()  # fmt: skip
             holding.keep(session, sum([storage.nbytes() for storage in anew.kept]))
             excess = BUDGETS.of(holding.backend).excess(holding)
@@ -395,8 +393,7 @@ def _contents(
 def _launched(item: Item, probed: Collection[int], uses: AlternativeUses | None) -> Launched:
     if isinstance(item, Written):
         return Launched(tuple(sorted(item.covers)), "fused" if item.covers.isdisjoint(probed) else "probed")
-    use = uses.replaced.get(item) if uses is not None else None
-    how = "exact" if use is None else "probed" if use.error is None else "near"
+    how = uses.how if uses is not None and item in uses.replaced else "exact"
     return Launched((item,), how)
 
 

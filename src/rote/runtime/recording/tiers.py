@@ -76,7 +76,7 @@ class AlternativeUse:
 
     Attributes:
         error: The root of the mean square error of that, against the exact result; None if its bits are the
-            operator's, as far as was probed.
+            operator's.
         own: The same of the operator itself.
     """
 
@@ -93,13 +93,19 @@ class AlternativeUses:
     Attributes:
         replaced: The operations, by index.
         refused: Why alternatives are not used, by index: a reason for the name of each.
+        numerics: Whether the bits were proved to be the same, were so where they were probed, or are near.
         trial: What this differs in from the tier before, if that had alternatives as well; else empty.
     """
 
     replaced: Mapping[int, AlternativeUse]
     refused: Mapping[int, Mapping[str, str]]
-    near: bool
+    numerics: Numerics
     trial: str = ""
+
+    @property
+    def how(self) -> str:
+        """How the operations are calculated, in a word."""
+        return {Numerics.EXACT: "proved", Numerics.PROBED: "probed"}.get(self.numerics, "near")
 
 
 class Launched(NamedTuple):
@@ -107,8 +113,9 @@ class Launched(NamedTuple):
 
     Attributes:
         operations: The operations of the stretch that it stands for, by index; none if it shows a result.
-        how: ``"exact"`` as the operation itself, ``"fused"`` by a kernel, ``"probed"`` by a kernel of which
-            not all is proved, or in another way with the same bits, ``"near"`` in another way.
+        how: ``"exact"`` as the operation itself, ``"fused"`` by a kernel, ``"proved"`` in another way that
+            was proved, ``"probed"`` by a kernel of which not all is proved, or in another way with the same
+            bits, ``"near"`` in another way.
     """
 
     operations: tuple[int, ...]
@@ -144,7 +151,7 @@ class ExactStretch:
     def tier(self) -> str:
         """What is new in it."""
         if self.others is not None:
-            return "near" if self.others.near else "probed"
+            return self.others.how
         if self.fused is None:
             return "exact"
         return "probed" if self.fused.probed else "fused"
@@ -155,8 +162,8 @@ class TierTrial:
     """What was timed in the place of what was there before.
 
     Attributes:
-        tier: What is new: operations left out (``"exact"``), kernels (``"fused"``), what is ``"probed"`` or
-            ``"near"``.
+        tier: What is new: operations left out (``"exact"``), kernels (``"fused"``), what is ``"proved"``,
+            ``"probed"`` or ``"near"``.
         what: What it differs in from the tier before, if it is of the same kind.
         figures: Both times; None if nothing was measured.
     """

@@ -6,13 +6,14 @@ What else an operator gives (sums for a backward, seeds) nobody asks for where a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import torch
 
 from ...compiling import KernelSource
 from ...operators import schema_of
-from . import parts, products
+from . import in_order, parts, products
 from .offered import Alternative, AlternativeRun, Operands
 from .operands import Attention
 
@@ -33,6 +34,7 @@ class _Way(NamedTuple):
     fits: Callable[[Attention], bool]
     calculate: Callable[[AlternativeRun, Attention], torch.Tensor]
     kernels: Callable[[Attention], Sequence[KernelSource]] | None = None
+    proof: Callable[[Attention], Iterator[Attention]] | None = None
 
 
 def _by_parts(name: str, place: int, *, zero: bool = True) -> _Way:
@@ -71,6 +73,13 @@ _WAYS = (
 A mask may leave no key to a query. Most of PyTorch's kernels give 0 then, and earlier ones gave no number;
 whose kernel does what is not written down anywhere, so both are tried on such a mask.
 """
+_IN_ORDER = _Way(
+    "attention in the operator's order",
+    in_order.fits,
+    lambda run, given: in_order.plan_for(given).run(run),
+    lambda given: [in_order.plan_for(given).source],
+    in_order.proof,
+)
 
 
 def _of(operator: str, way: _Way) -> Alternative:
@@ -95,15 +104,32 @@ def _of(operator: str, way: _Way) -> Alternative:
         return way.kernels(known(*operands, **named)) if way.kernels is not None else ()
 
     def edges(*operands: Any, **named: Any) -> Iterator[Operands]:
-        mask = known(*operands, **named).mask
-        if mask is not None:
-            other = _without_a_row(mask)
-            yield (
-                [other if each is mask else each for each in operands],
-                {name: other if each is mask else each for name, each in named.items()},
-            )
+        given = known(*operands, **named)
+        if given.mask is not None:
+            yield _instead(given, replace(given, mask=_without_a_row(given.mask)), operands, named)
 
-    return Alternative(f"aten::{operator}", way.name, fits, calculate, exact, kernels, edges)
+    def proof(*operands: Any, **named: Any) -> Iterator[Operands]:
+        given = known(*operands, **named)
+        for other in way.proof(given) if way.proof is not None else ():
+            yield _instead(given, other, operands, named)
+
+    return Alternative(
+        f"aten::{operator}", way.name, fits, calculate, exact, kernels, edges,
+        proof=proof if way.proof is not None else None,
+    )  # fmt: skip
+
+
+def _instead(
+    given: Attention, other: Attention, operands: Sequence[Any], named: Mapping[str, Any]
+) -> Operands:
+    """Operands with the tensors of another attention."""
+    olds = (given.query, given.key, given.value, given.mask)
+    pairs = list(zip(olds, (other.query, other.key, other.value, other.mask), strict=True))
+
+    def found(each: Any) -> Any:
+        return next((new for old, new in pairs if old is each and old is not None), each)
+
+    return [found(each) for each in operands], {name: found(each) for name, each in named.items()}
 
 
 def _without_a_row(mask: torch.Tensor) -> torch.Tensor:
@@ -132,5 +158,8 @@ def _read(operator: str, operands: Sequence[Any], named: Mapping[str, Any]) -> A
     )
 
 
-ATTENTION = tuple([_of(name, way) for name in _LIKE_QUERY for way in _WAYS])
-"""For each of PyTorch's operators, each way."""
+ATTENTION = (
+    *[_of(name, way) for name in _LIKE_QUERY for way in _WAYS],
+    _of("_scaled_dot_product_cudnn_attention", _IN_ORDER),
+)
+"""For each of PyTorch's operators, each way; and for cuDNN's the one that keeps its bits."""

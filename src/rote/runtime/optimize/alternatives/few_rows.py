@@ -4,20 +4,25 @@ Such a product takes as long as the matrix takes to be read. Here a program read
 for all rows; where the columns are too few for all of a GPU, they are cut up as well, and a second launch
 adds up the parts. Products of the same rows, as the projections of an attention, are one launch: the
 matrices stay where they are. The kernels are those of :mod:`.few_rows_jit`, which nobody imports.
+
+On Hopper a column is also cut up as cuBLAS does it (:mod:`.split`), and added up by the same instructions in
+the same order. That keeps the bits, and serves ``numerics="exact"``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Programs
-from .gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
+from ...fusion import ORDINARY, hostile_like
+from .gpu import HOPPER, OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
 from .offered import Alternative, AlternativeRun, JointAlternative, Operands
+from .split import STEP, CublasProduct, part_of
 
 NAME = "few_rows"
 _MOST_ROWS = 64
@@ -31,6 +36,11 @@ _WHOLE = 1024
 """Numbers of a column that are not worth cutting up."""
 _PROGRAMS = 132
 """Programs that a GPU has room for at least."""
+_IN_ORDER = (32, 16)
+"""Columns that a program has at once, by place, where bits are kept."""
+_MOST_IN_ORDER = 1 << 24
+_PROOF_NUMBERS, _FEWEST_PROOFS = 1 << 21, 4
+"""Numbers of results that are compared; another order would change one of some hundreds."""
 
 
 class FewRowsTile(NamedTuple):
@@ -42,6 +52,7 @@ class FewRowsTile(NamedTuple):
         width: Numbers of each of them.
         stages: Steps along the columns that are on their way or at work.
         parts: In how many parts the columns are cut.
+        part: Numbers of a column in each of them; 0 for as many in each.
     """
 
     rows: int
@@ -50,6 +61,7 @@ class FewRowsTile(NamedTuple):
     warps: int = 4
     stages: int = 1
     parts: int = 1
+    part: int = 0
 
 
 class FewRowsOperands(NamedTuple):
@@ -104,6 +116,7 @@ class FewRows:
         column_step: Numbers from one column of the matrix to the next.
         aligned: Whether rows, matrix and bias begin at a multiple of 16 bytes; two if there is no bias.
         capability: Compute capability of the GPU, such as 90.
+        part: Numbers of a column that the operator adds up in one part; 0 where its order does not matter.
     """
 
     rows: int
@@ -114,6 +127,7 @@ class FewRows:
     column_step: int
     aligned: tuple[bool, ...]
     capability: int
+    part: int = 0
 
     @property
     def biased(self) -> bool:
@@ -131,6 +145,11 @@ class FewRows:
         narrow = FewRowsTile(rows, 16, self._step(width), 4, stages)
         found = [self._cut(FewRowsTile(rows, 32, self._step(128), 4, 4)), narrow]
         return tuple([each for each in found if each.width >= 64])
+
+    def in_order(self, columns: int) -> FewRowsTile:
+        """How it is cut up as the operator cuts it, with so many columns of the matrix at once."""
+        parts, width = -(-self.width // self.part), 128 if self.part % 128 == 0 else 64
+        return FewRowsTile(_MOST_ROWS, columns, width, 4, 4, parts, self.part)
 
     def _step(self, most: int) -> int:
         """The largest power of two that divides the width."""
@@ -188,7 +207,7 @@ class FewRowsPlan:
             if tile.rows > 1:
                 constants |= {
                     "ROWS": each.rows, "XS": each.row_step, "BM": tile.rows, "PARTS": tile.parts,
-                    "STAGES": tile.stages,
+                    "PART": tile.part or each.width // tile.parts, "STAGES": tile.stages,
                 }  # fmt: skip
             passed = f"x, matrix{number}, {f'bias{number}' if biased else 'x'}, out{number}"
             programs = -(-each.columns // tile.columns) * tile.parts
@@ -282,11 +301,15 @@ class _FewRowsWay:
     def fits(self, *operands: Any, **named: Any) -> bool:
         """Whether there is a kernel."""
         given = self.read(*operands, **named)
-        if given is None or not given.x.is_cuda or not given.is_plain:
-            return False
-        return properties_of(given.x.device.index).capability >= OLDEST and self.place < len(
-            _described(given).tiles
-        )
+        return given is not None and given.x.is_cuda and given.is_plain and self._has_tile(given)
+
+    def _has_tile(self, given: FewRowsOperands) -> bool:
+        old = properties_of(given.x.device.index).capability < OLDEST
+        return not old and self.place < len(_described(given).tiles)
+
+    def tile(self, each: FewRows) -> FewRowsTile:
+        """How it is cut up."""
+        return each.tiles[self.place]
 
     def known(self, *operands: Any, **named: Any) -> FewRowsOperands:
         """What it is given, if it fits."""
@@ -300,23 +323,58 @@ class _FewRowsWay:
 
     def plan(self, products: Sequence[FewRows]) -> FewRowsPlan:
         """The launches."""
-        return FewRowsPlan(tuple(products), products[0].tiles[self.place])
+        return FewRowsPlan(tuple(products), self.tile(products[0]))
 
     def together(self, products: Sequence[FewRows]) -> bool:
         """Whether products of the same rows can be one launch."""
-        return len({each.tiles[self.place] for each in products}) == 1
+        return len({self.tile(each) for each in products}) == 1
 
     def run(self, run: AlternativeRun, several: Sequence[Operands]) -> list[torch.Tensor]:
         """The results of operations of the same rows."""
         given = [self.known(*operands, **named) for operands, named in several]
-        return self.plan([_described(each) for each in given]).run(run, given)
+        return self.plan([self.described(*operands, **named) for operands, named in several]).run(run, given)
+
+
+class _InOrderWay(_FewRowsWay):
+    """The same with the operator's bits."""
+
+    def _has_tile(self, given: FewRowsOperands) -> bool:
+        hopper = properties_of(given.x.device.index).capability == HOPPER
+        return hopper and given.x.shape[1] % STEP == 0 and given.matrix.numel() <= _MOST_IN_ORDER
+
+    def described(self, *operands: Any, **named: Any) -> FewRows:
+        """What the kernels depend on, and how the operator adds up."""
+        given = self.known(*operands, **named)
+        each = _described(given)
+        steps = (each.row_step, each.column_step)
+        product = CublasProduct(
+            each.rows, each.width, each.columns, each.dtype, steps, each.aligned, given.x.device.index
+        )
+        return replace(each, part=part_of(product))
+
+    def tile(self, each: FewRows) -> FewRowsTile:
+        """How it is cut up."""
+        return each.in_order(_IN_ORDER[self.place])
+
+    def proof(self, *operands: Any, **named: Any) -> Iterator[Operands]:
+        """Operands that lie as these do: sums of ordinary numbers, of which many end near zero."""
+        each = _described(self.known(*operands, **named))
+        for seed in range(max(_FEWEST_PROOFS, -(-_PROOF_NUMBERS // (each.rows * each.columns)))):
+            other = [hostile_like(tensor, ORDINARY, 3 * seed + n) for n, tensor in enumerate(operands)]
+            yield other, dict(named)
 
 
 def _described(given: FewRowsOperands) -> FewRows:
     return given.described(properties_of(given.x.device.index).capability)
 
 
-def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
+def _of(
+    operator: str,
+    shared: int,
+    way: _FewRowsWay,
+    name: str,
+    proof: Callable[..., Iterable[Operands]] | None = None,
+) -> Alternative:
     return Alternative(
         operator=f"aten::{operator}",
         name=name,
@@ -330,15 +388,31 @@ def _of(operator: str, shared: int, way: _FewRowsWay, name: str) -> Alternative:
             kernels=lambda products: way.plan(products).sources,
             calculate=way.run,
         ),
-        reassociates=True,
+        proof=proof,
+        reassociates=proof is None,
         on_host=False,
     )
 
 
-_NAMES = ("product of few rows", "product of few rows, cut otherwise")
-FEW_ROWS = tuple([
-    _of(operator, shared, _FewRowsWay(read, place), name)
-    for operator, shared, read in (("mm", 0, _mm), ("addmm", 1, _addmm))
-    for place, name in enumerate(_NAMES)
-])  # fmt: skip
+_OPERATORS = (("mm", 0, _mm), ("addmm", 1, _addmm))
+_NAME, _OTHERWISE = "product of few rows", "cut otherwise"
+_IN_ORDER_NAME = f"{_NAME} in the operator's order"
+
+
+def _in_order(operator: str, shared: int, way: _InOrderWay, name: str) -> Alternative:
+    return _of(operator, shared, way, name, way.proof)
+
+
+FEW_ROWS = (
+    *[
+        _of(operator, shared, _FewRowsWay(read, place), name)
+        for operator, shared, read in _OPERATORS
+        for place, name in enumerate((_NAME, f"{_NAME}, {_OTHERWISE}"))
+    ],
+    *[
+        _in_order(operator, shared, _InOrderWay(read, place), name)
+        for operator, shared, read in _OPERATORS
+        for place, name in enumerate((_IN_ORDER_NAME, f"{_IN_ORDER_NAME}, {_OTHERWISE}"))
+    ],
+)
 """For each of PyTorch's operators, each way."""

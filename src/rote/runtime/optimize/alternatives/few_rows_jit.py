@@ -34,17 +34,22 @@ def row(
 def block(
     x, matrix, bias, out, at, ROWS: tl.constexpr, COLUMNS: tl.constexpr, WIDTH: tl.constexpr,
     XS: tl.constexpr, WS: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PARTS: tl.constexpr, STAGES: tl.constexpr, BIASED: tl.constexpr,
+    PARTS: tl.constexpr, PART: tl.constexpr, STAGES: tl.constexpr, BIASED: tl.constexpr,
 ):  # fmt: skip
-    """Some columns of the product of all rows, or a part of their sums."""
+    """Some columns of the product of all rows, or a part of their sums; the last part may be shorter."""
     part, n = at % PARTS, at // PARTS * BN + tl.arange(0, BN)
     m, lane = tl.arange(0, BM), tl.arange(0, BK)
     here, known = m < ROWS, n < COLUMNS
     acc = tl.zeros((BM, BN), tl.float32)
-    for step in tl.range(0, WIDTH // PARTS, BK, num_stages=STAGES):
-        k = part * (WIDTH // PARTS) + step + lane
-        a = tl.load(x + (m * XS)[:, None] + k[None, :], here[:, None], other=0.0)
-        b = tl.load(matrix + (n * WS)[:, None] + k[None, :], known[:, None], other=0.0)
+    for step in tl.range(0, PART, BK, num_stages=STAGES):
+        k = part * PART + step + lane
+        if PARTS * PART == WIDTH:
+            a = tl.load(x + (m * XS)[:, None] + k[None, :], here[:, None], other=0.0)
+            b = tl.load(matrix + (n * WS)[:, None] + k[None, :], known[:, None], other=0.0)
+        else:
+            there = (k < WIDTH)[None, :]
+            a = tl.load(x + (m * XS)[:, None] + k[None, :], here[:, None] & there, other=0.0)
+            b = tl.load(matrix + (n * WS)[:, None] + k[None, :], known[:, None] & there, other=0.0)
         acc = tl.dot(a, tl.trans(b), acc, out_dtype=tl.float32)
     if BIASED:
         acc += tl.load(bias + n, known, other=0.0).to(tl.float32)[None, :]

@@ -12,8 +12,8 @@ import torch
 from ...compiling import KernelSource, Language, Programs
 from .offered import AlternativeRun
 
-OLDEST = 80
-"""Compute capability from which on products take bfloat16."""
+OLDEST, HOPPER = 80, 90
+"""Compute capability from which on products take bfloat16; that of the GPUs whose order of sums is known."""
 
 
 class GpuProperties(NamedTuple):

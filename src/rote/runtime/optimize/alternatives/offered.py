@@ -1,8 +1,8 @@
-"""Other ways to calculate operators, which do not keep the bits.
+"""Other ways to calculate operators, most of which do not keep the bits.
 
 An alternative is used where ``numerics="near"`` asks for it and a gate lets it pass: on the operands of the
 very call that is looked at, it may not be further from the exact result than the operator itself
-(:mod:`..gate`).
+(:mod:`..gate`). One that has a proof keeps the bits, and serves ``numerics="exact"``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import torch
 
 from ....base import MisuseError
 from ...compiling import KernelSource
+from ...recording import Numerics
 
 Operands = tuple[Sequence[Any], dict[str, Any]]
 """All operands of an operator, and those by name."""
@@ -71,6 +72,9 @@ class Alternative:
         edges: Operands beside those at hand on which it has to come as near to the operator, each as all
             operands and those by name: of the same layouts, with numbers that calls rarely have.
         together: How operations that stand beside one another are calculated at once; None for one by one.
+        proof: Operands, given as ``edges`` are, on which other bits show if any of its steps is not the
+            operator's own, or comes in another order. With it the alternative serves ``numerics="exact"``,
+            and not ``"near"``: it does not depend on values which steps those are. None if nothing proves it.
         reassociates: It adds up in an order of its own, so that ``numerics="probed"`` need not try it.
         on_host: It may be used on the host as well.
     """
@@ -83,6 +87,7 @@ class Alternative:
     kernels: Callable[..., Sequence[KernelSource]] | None = None
     edges: Callable[..., Iterable[Operands]] | None = None
     together: JointAlternative | None = None
+    proof: Callable[..., Iterable[Operands]] | None = None
     reassociates: bool = False
     on_host: bool = True
 
@@ -112,13 +117,23 @@ class Alternatives:
         """Offer it no longer. Recordings that use it go on to."""
         self._offered[alternative.operator].remove(alternative)
 
-    def of(self, operator: str, *, near: bool = True, on_host: bool = False) -> list[Alternative]:
+    def of(
+        self, operator: str, *, numerics: Numerics = Numerics.NEAR, on_host: bool = False
+    ) -> list[Alternative]:
         """The alternatives of an operator, in the order in which they were offered.
 
         Args:
             operator: With overload.
-            near: Bits may be others.
+            numerics: What they may do to bits.
             on_host: The operator runs on the host, which leaves out those for GPUs alone.
         """
         known = self._offered.get(operator, ())
-        return [each for each in known if (near or not each.reassociates) and (each.on_host or not on_host)]
+        return [each for each in known if _serves(each, numerics) and (each.on_host or not on_host)]
+
+
+def _serves(each: Alternative, numerics: Numerics) -> bool:
+    if numerics is Numerics.EXACT:
+        return each.proof is not None
+    if numerics is Numerics.NEAR:
+        return each.proof is None
+    return not each.reassociates

@@ -135,10 +135,10 @@ class PartsPlan:
             "SCALE": given.scale,
             "KEYS": given.keys,
             "WIDTH": given.width,
-            **_named("QB QH QM QW", given.query.stride()),
-            **_named("KB KH KN KW", given.key.stride()),
-            **_named("VB VH VN VD", given.value.stride()),
-            **_named("MB MH MM MN", (0, 0, 0, 0) if mask is None else mask.stride()),
+            **named("QB QH QM QW", given.query.stride()),
+            **named("KB KH KN KW", given.key.stride()),
+            **named("VB VH VN VD", given.value.stride()),
+            **named("MB MH MM MN", (0, 0, 0, 0) if mask is None else mask.stride()),
             "MASKED": mask is not None,
             "BM": cut.tile.rows,
             "BN": cut.tile.keys,
@@ -177,7 +177,7 @@ class PartsPlan:
             "GROUP": given.heads // given.kept,
             "QUERIES": given.queries,
             "DEPTH": given.depth,
-            **_named("OB OH OM OD", given.strides),
+            **named("OB OH OM OD", given.strides),
             "BD": power(given.depth),
             "PARTS": self.cut.parts,
             "ZERO": self.zero,
@@ -193,5 +193,6 @@ class PartsPlan:
         return triton_kernel(NAME, "jit.py", [call], given, grid, self.capability)
 
 
-def _named(names: str, strides: Sequence[int]) -> dict[str, object]:
+def named(names: str, strides: Sequence[int]) -> dict[str, object]:
+    """Strides as constants of a kernel, by the names there."""
     return dict(zip(names.split(), strides, strict=True))
