@@ -172,6 +172,7 @@ class Options:
             call that was recorded, and the faster way is kept. The report says how many operations each rule
             has removed, or why none. Then pointwise operations are calculated by compiled kernels, several at
             once: only those that are proved to give PyTorch's bits on the device (of a NaN, that it is one).
+            So are attention and products of few rows on Hopper, in the order of cuDNN and cuBLAS.
             Compilers run in other processes; see ``ROTE_COMPILE_WORKERS`` and
             :meth:`.Graphed.wait_until_optimized`. ``"plain"`` replays what was captured.
             ``"probed"`` goes on where ``"exact"`` ends: it also uses what nothing proves, if it gives
