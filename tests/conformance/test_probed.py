@@ -303,3 +303,45 @@ def test_one_that_fails_in_one_of_its_places(device, _offer):
     report = tier(play(layers, (torch.eye(4, device=device) * 0.5,), numerics="probed"))
     assert report is not None and [each.operations for each in report.near] == [1]
     assert report.kept == {"other: it gives other bits": 1}
+
+
+# ---------------------------------------------------------------------- proofs
+
+WRONG = 0.28125
+"""A number that no call has and that hostile elements do not have either."""
+
+
+def proved(x: Tensor, y: Tensor) -> Iterator[tuple[list[Tensor], dict[str, Any]]]:
+    yield [torch.full_like(x, WRONG), torch.ones_like(y)], {}
+
+
+def wrong_where_asked(run: Any, x: Tensor, y: Tensor) -> Tensor:
+    result = equal(run, x, y)
+    return run(aten.masked_fill.Scalar, (result, run(aten.eq.Scalar, (result, 4 * WRONG), {}), 0.0), {})
+
+
+@pytest.mark.parametrize("numerics", ["plain", "exact", "probed", "near"])
+def test_an_alternative_that_is_proved(device, _offer, numerics):
+    _offer.append(rote.Alternative("aten::mm", "proved", lambda x, y: x.shape[0] == 4, equal, proof=proved))
+    rote.register_alternative(_offer[-1])
+    g = play(product, (torch.randn(4, 4, device=device),), numerics=numerics)
+    report = tier(g)
+    used = [] if report is None else [(e.operator, e.alternative, e.how) for e in report.near]
+    how = {"exact": "proved", "probed": "probed"}.get(numerics)
+    assert used == ([("mm", "proved", how)] if how else []), g.explain()
+    assert ("proved: 1 mm as proved; the same bits" in g.explain()) is (numerics == "exact")
+    assert ("exact tier: " in g.explain()) is (numerics == "exact")
+
+
+@pytest.mark.parametrize(("numerics", "used"), [("exact", False), ("probed", True)])
+def test_the_proof_is_asked_where_bits_are_kept_for_certain(device, _offer, numerics, used):
+    """Its operands alone tell the two apart; nothing but a proof has seen them."""
+    _offer.append(
+        rote.Alternative("aten::mm", "proved", lambda x, y: x.shape[0] == 4, wrong_where_asked, proof=proved)
+    )
+    rote.register_alternative(_offer[-1])
+    g = play(product, (torch.randn(4, 4, device=device),), numerics=numerics)
+    report = tier(g)
+    assert bool(report is not None and report.near) is used, g.explain()
+    if not used:
+        assert "proved: it gives other bits, for operands that calls rarely have" in g.explain()

@@ -5,6 +5,7 @@ The interpreter takes bfloat16 for integers in products, so numbers here are flo
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
@@ -81,6 +82,28 @@ def test_they_come_as_near_as_pytorch(tmp_path, place):
             own = each.x @ each.matrix if each.bias is None else torch.addmm(each.bias, each.x, each.matrix)
             exact = exact if each.bias is None else exact + each.bias.double()
             assert _error(result, exact) <= MORE_THAN_TORCH * _error(own, exact), given
+
+
+@pytest.mark.parametrize("columns", [32, 16])
+def test_columns_are_cut_up_as_the_operator_cuts_them(tmp_path, columns):
+    """The last part is shorter; each is a sum of its own, and then they are added in order."""
+    noted, cases = Noted(), [(Case(51, 320, (96,)), 128), (Case(1, 576, (40,), biased=True), 192)]
+    for case, part in cases:
+        (given,) = case.made()
+        each = replace(given.described(90), part=part)
+        plan = FewRowsPlan((each,), each.in_order(columns))
+        assert plan.tile.parts == 3 and plan.tile.part == part and part % plan.tile.width == 0
+        plan.run(noted, [given])
+    played = interpreter.played(noted.launches, tmp_path)
+    for (case, part), sums, result in zip(cases, played[::2], played[1::2], strict=True):
+        (given,) = case.made()
+        parts = sums[-1].view(3, case.rows, *case.columns)
+        for number, found in enumerate(parts):
+            here = slice(number * part, (number + 1) * part)
+            torch.testing.assert_close(found, given.x[:, here].float() @ given.matrix[here].float())
+        total = parts[0] + parts[1] + parts[2]
+        total = total if given.bias is None else total + given.bias.float()
+        assert torch.equal(result[-1], total.half())
 
 
 def _error(result: Tensor, exact: Tensor) -> float:

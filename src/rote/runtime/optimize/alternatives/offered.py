@@ -132,8 +132,6 @@ class Alternatives:
 
 
 def _serves(each: Alternative, numerics: Numerics) -> bool:
-    if numerics is Numerics.EXACT:
-        return each.proof is not None
-    if numerics is Numerics.NEAR:
-        return each.proof is None
-    return not each.reassociates
+    if numerics is Numerics.PROBED:
+        return not each.reassociates
+    return numerics is (Numerics.NEAR if each.proof is None else Numerics.EXACT)
