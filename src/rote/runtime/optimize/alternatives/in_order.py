@@ -38,6 +38,8 @@ _ROWS, _KEYS, _WARPS = 64, 128, 4
 
 _FEWEST_QUERIES = 2
 _MOST_SCORES = 1 << 24
+_WIDE = 128
+"""Without a mask, and with work for a third of the GPU, cuDNN's kernel for a larger width is faster."""
 _LEAST_DEPTH, _MOST_STAGES = 16, 3
 _SPARE_BYTES = 16 << 10
 """Shared memory for weights and masks on their way."""
@@ -52,9 +54,11 @@ def fits(given: Attention) -> bool:
     """Whether the kernel can calculate it, and may be faster than cuDNN's."""
     if not (given.query.is_cuda and given.is_plain and is_written(given)):
         return False
+    gpu = properties_of(given.query.device.index)
     scores = given.batch * given.heads * given.queries * given.keys
     sized = given.queries >= _FEWEST_QUERIES and scores <= _MOST_SCORES and given.scale > 0
-    return sized and properties_of(given.query.device.index).capability == HOPPER
+    slow = given.mask is None and power(given.width) > _WIDE and _blocks(given) > gpu.units // 3
+    return sized and not slow and gpu.capability == HOPPER
 
 
 def proof(given: Attention) -> Iterator[Attention]:
@@ -78,15 +82,19 @@ def proof(given: Attention) -> Iterator[Attention]:
 def plan_for(given: Attention) -> InOrderPlan:
     """How an attention is calculated on its device."""
     gpu = properties_of(given.query.device.index)
-    blocks = given.batch * given.heads * -(-given.queries // _ROWS)
     depth = power(given.depth)
-    while depth > _LEAST_DEPTH and 2 * blocks * -(-given.depth // depth) <= gpu.units // 3:
+    while depth > _LEAST_DEPTH and 2 * _blocks(given) * -(-given.depth // depth) <= gpu.units // 3:
         depth //= 2
     width = power(given.width)
     stages = _MOST_STAGES
     while stages > 1 and _shared_bytes(width, depth, stages) > gpu.shared_bytes:
         stages -= 1
     return InOrderPlan(given, depth, stages)
+
+
+def _blocks(given: Attention) -> int:
+    """Programs that cuDNN has for it."""
+    return given.batch * given.heads * -(-given.queries // _ROWS)
 
 
 def _shared_bytes(width: int, depth: int, stages: int) -> int:
@@ -153,8 +161,7 @@ class InOrderPlan:
         ]
         passed = ["query", "key", "value", "query" if given.mask is None else "mask", "out"]
         call = f"in_order({', '.join(passed + [f'{name}={each!r}' for name, each in constants.items()])})"
-        blocks = given.batch * given.heads * -(-given.queries // _ROWS)
-        grid = Programs(blocks * -(-given.depth // self.depth), _WARPS)
+        grid = Programs(_blocks(given) * -(-given.depth // self.depth), _WARPS)
         made = [*tensors, KernelParameter("out", NAMES_OF_TYPES[given.query.dtype])]
         capability = properties_of(given.query.device.index).capability
         return triton_kernel(NAME, "in_order_jit.py", [call], made, grid, capability)
