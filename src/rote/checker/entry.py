@@ -6,7 +6,7 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from ..hazards import Findings, silenced, without_ignored
+from ..hazards import Findings, told_apart
 from .device import FakeStage
 from .fake import import_ahead
 from .isolation import ChildAnswer, TimeUp, isolated
@@ -57,14 +57,15 @@ def check_work(build: Callable[[], Work], *, target: str = "", limit_s: float = 
     if answer.error is not None:
         raise answer.error
     found = answer.value if isinstance(answer.value, Findings) else Findings(incomplete=_why(answer, limit_s))
+    heard, silenced = told_apart(found)
     return Findings(
-        without_ignored(found),
+        heard,
         target=target,
         incomplete=found.incomplete,
         operations=found.operations,
         printed=answer.printed,
         remarks=found.remarks,
-        silenced=silenced(found),
+        silenced=silenced,
     )
 
 
