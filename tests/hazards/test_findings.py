@@ -13,7 +13,7 @@ from rote.base.errors import MisuseError
 from rote.base.location import Site
 from rote.hazards import baseline
 from rote.hazards.findings import Findings, HazardError
-from rote.hazards.ignores import ignored_codes, remarks_of_scan, without_ignored
+from rote.hazards.ignores import ignored_codes, remarks_of_scan, told_apart
 from rote.hazards.rules.finding import Finding, Severity
 from rote.hazards.scan import scan_text
 from rote.inspect import IslandReport, ReasonReport, RecordingReport, Report
@@ -99,7 +99,7 @@ def test_a_comment_silences_its_codes_only(tmp_path):
         finding("RT111", file=str(file), line=2),
         finding(file=str(file), line=1),
     ]
-    assert without_ignored(found) == found[1:]
+    assert told_apart(found) == (found[1:], found[:1])
 
 
 COMMENTS = """\

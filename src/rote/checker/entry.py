@@ -6,11 +6,11 @@ import linecache
 from collections.abc import Callable
 from typing import Any
 
-from ..hazards import Findings, silenced, without_ignored
+from ..hazards import Findings, told_apart
 from .device import FakeStage
 from .fake import import_ahead
 from .isolation import ChildAnswer, TimeUp, isolated
-from .session import CheckSession, Outcome, Work
+from .session import CheckSession, Work
 
 LIMIT_S = 60.0
 """Seconds that a check may take by default."""
@@ -56,26 +56,27 @@ def check_work(build: Callable[[], Work], *, target: str = "", limit_s: float = 
     answer = isolated(lambda: _made(build), limit_s)
     if answer.error is not None:
         raise answer.error
-    outcome = answer.value if isinstance(answer.value, Outcome) else Outcome(incomplete=_why(answer, limit_s))
+    found = answer.value if isinstance(answer.value, Findings) else Findings(incomplete=_why(answer, limit_s))
+    heard, silenced = told_apart(found)
     return Findings(
-        without_ignored(outcome.findings),
+        heard,
         target=target,
-        incomplete=outcome.incomplete,
-        operations=outcome.operations,
+        incomplete=found.incomplete,
+        operations=found.operations,
         printed=answer.printed,
-        remarks=outcome.remarks,
-        silenced=silenced(outcome.findings),
+        remarks=found.remarks,
+        silenced=silenced,
     )
 
 
-def _made(build: Callable[[], Work]) -> Outcome:
+def _made(build: Callable[[], Work]) -> Findings:
     stage = FakeStage()
     try:
         with stage.building():
             work = build()
     except TimeUp as error:
-        return Outcome(incomplete=f"{error} while the target was being built")
-    return CheckSession(stage, work).outcome()
+        return Findings(incomplete=f"{error} while the target was being built")
+    return CheckSession(stage, work).findings()
 
 
 def _why(answer: ChildAnswer, limit_s: float) -> str:

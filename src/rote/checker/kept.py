@@ -10,9 +10,8 @@ makes its state at the first step as well, and a backward its gradients: these a
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from types import FunctionType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -24,43 +23,19 @@ from .fake import is_module_dict
 from .trial import shown
 
 
-@dataclass(frozen=True)
-class KeptTensor:
+class KeptTensor(NamedTuple):
     """A tensor that was not there before the first call, and that later calls leave where it is.
 
     Attributes:
-        name: Its slot, as a user would write it.
-        attribute: The attribute of a module that it is; empty if it lies elsewhere.
+        text: What it is, and for whom it is wrong.
+        evidence: Its type and shape.
+        remedy: The buffer to write instead; empty where it is no attribute of a module.
     """
 
-    name: str
-    attribute: str
-    value: torch.Tensor
+    text: str
+    evidence: str
     site: Site | None
-
-    @property
-    def text(self) -> str:
-        """What it is, and for whom it is wrong."""
-        return (
-            f"{self.name} keeps a tensor that the first call makes: settled after one call for rote; "
-            "captured in that call, or under reduce-overhead, it lies where the next replay overwrites it"
-        )
-
-    @property
-    def evidence(self) -> str:
-        """Its type and shape."""
-        return shown(self.value)
-
-    @property
-    def remedy(self) -> str:
-        """The buffer to write instead; empty where it is no attribute of a module."""
-        if not self.attribute:
-            return ""
-        made = f"torch.zeros({tuple(self.value.shape)}, dtype={self.value.dtype})"
-        return (
-            f'Register a buffer in __init__, self.register_buffer("{self.attribute}", {made}), and write it '
-            f"in place, self.{self.attribute}.copy_(value), in a call before the first capture."
-        )
+    remedy: str
 
 
 def kept_tensors(
@@ -85,7 +60,19 @@ def kept_tensors(
         ):
             module = next((owner for owner in each.owners if isinstance(owner, torch.nn.Module)), None)
             own = is_module_dict(each.container) or (module and each.container is module._buffers)
-            yield KeptTensor(each.name, each.key if own else "", tensor, each.site)
+            text = (
+                f"{each.name} keeps a tensor that the first call makes: settled after one call for rote; "
+                "captured in that call, or under reduce-overhead, it lies where the next replay overwrites it"
+            )
+            yield KeptTensor(text, shown(tensor), each.site, _buffer(each.key, tensor) if own else "")
+
+
+def _buffer(name: str, tensor: torch.Tensor) -> str:
+    made = f"torch.zeros({tuple(tensor.shape)}, dtype={tensor.dtype})"
+    return (
+        f'Register a buffer in __init__, self.register_buffer("{name}", {made}), and write it in place, '
+        f"self.{name}.copy_(value), in a call before the first capture."
+    )
 
 
 def _holds(change: SlotChange, tensor: torch.Tensor) -> bool:

@@ -20,7 +20,6 @@ import sys
 import traceback
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any, NamedTuple
 
@@ -36,7 +35,7 @@ from ..base import (
     is_internal,
     traceback_site,
 )
-from ..hazards import Ignore, ignores_in, rules, unused
+from ..hazards import Findings, Ignore, ignores_in, rules, unused
 from ..hazards.rules import RULES, Finder, Finding, Remark
 from ..runtime.arguments import Spec, flatten, leaves_of, paths, unflatten
 from ..runtime.numbers import HostRandom
@@ -50,7 +49,7 @@ from .fake import script_line
 from .isolation import TimeUp
 from .kept import kept_tensors
 from .surroundings import SurroundingEffect, Surroundings, handed_back
-from .trial import UNKNOWN, CodePlace, TracedOperation, TrialNotes
+from .trial import CodePlace, TracedOperation, TrialNotes
 
 
 class LinesRan:
@@ -179,16 +178,6 @@ DRAWS = 5
 """Runs of a callable that draws host random numbers, until they make a difference."""
 
 
-@dataclass
-class Outcome:
-    """The answer of a check: ``incomplete`` says why it ended early, ``operations`` counts one call's."""
-
-    findings: list[Finding] = field(default_factory=list[Finding])
-    incomplete: str = ""
-    operations: int = 0
-    remarks: list[Remark] = field(default_factory=list[Remark])
-
-
 class Run(NamedTuple):
     """One call.
 
@@ -221,31 +210,26 @@ class CheckSession:
         self._names = paths(shape_args, "args") + paths(shape_kwargs, "kwargs")
         self._noted: list[TrialNotes] = []
 
-    def outcome(self) -> Outcome:
-        """Run, compare, and say what was found."""
-        found = Outcome()
+    def findings(self) -> Findings:
+        """Run, compare, and say what was found, with what comments silence."""
+        incomplete, operations = "", 0
         try:
             self._leaves = self._stage.prepare(self._function, self._leaves, self._names)
             runs = self._runs()
-            found.operations = len(runs[-1].trace)
+            operations = len(runs[-1].trace)
             notes = self._compared(runs)
             self._look_elsewhere(notes)
         except FailedError as failure:
             if _FORKED in str(failure.__cause__):
                 raise EnvironmentError_(_AFTER_BACKWARD) from failure
             notes = self._so_far()
-            found.incomplete = _failure(notes, failure.__cause__ or failure, self._line())
+            incomplete = _failure(notes, failure.__cause__ or failure, self._line())
         except TimeUp as error:
             notes = self._so_far()
-            found.incomplete = f"{error} at {traceback_site(error.__traceback__)}"
-        line = self._line()
-        for note in notes.found.values():
-            if note.place is UNKNOWN:  # no Python line led there
-                note.place = line
-        found.findings = [note.finding() for note in notes.found.values()]
-        if not found.incomplete:
-            found.remarks = remarks(self._traced.codes, found.findings, self._run_watching)
-        return found
+            incomplete = f"{error} at {traceback_site(error.__traceback__)}"
+        found = notes.findings(self._line())
+        said = [] if incomplete else remarks(self._traced.codes, found, self._run_watching)
+        return Findings(found, incomplete=incomplete, operations=operations, remarks=said)
 
     def _look_elsewhere(self, notes: TrialNotes) -> None:
         """Add what the call meets where a line gets the other truth value, unless it raises there."""
@@ -253,8 +237,7 @@ class CheckSession:
         for site in list(dict.fromkeys(inventor.asked))[:BRANCHES]:
             inventor.flip(site)
             with contextlib.suppress(Exception, KeyboardInterrupt, SystemExit):
-                for key, note in self._attempt().notes.found.items():
-                    notes.found.setdefault(key, note)
+                notes.found = {**self._attempt().notes.found, **notes.found}
             inventor.flip(site)
 
     def _so_far(self) -> TrialNotes:
@@ -328,7 +311,7 @@ class CheckSession:
             notes.add(each.rule, each.text, place=line, severity=each.severity)
         comparison.results(earlier.value, last.value)
         positions = differing(earlier.trace, last.trace)
-        codes = {note.rule.code for note in notes.found.values()}
+        codes = {code for code, *_ in notes.found}
         if not positions or codes & COUNTING:
             return notes
         explained = bool(codes & EXPLAINING)

@@ -11,7 +11,7 @@ import typer
 
 from ..base import MisuseError
 from ..checker import LIMIT_S, check_work
-from ..hazards import Findings, baseline, remarks_of_scan, silenced, without_ignored
+from ..hazards import Findings, baseline, remarks_of_scan, told_apart
 from ..hazards.fix import Fix, fix_found
 from ..hazards.fix import fix as fixes_of
 from ..hazards.fix import write as write_fixes
@@ -136,12 +136,13 @@ def _static(paths: list[str]) -> Findings:
     for each in scanned(map(Path, paths), lambda error: unread.append(str(error))):
         found += each.findings
         remarks += remarks_of_scan(each.text, each.file, each.findings)
+    heard, silenced = told_apart(found)
     return Findings(
-        without_ignored(found),
+        heard,
         target=" ".join(paths),
         incomplete="; ".join(unread),
         remarks=remarks,
-        silenced=silenced(found),
+        silenced=silenced,
     )
 
 

@@ -91,6 +91,13 @@ class Operands:
         return tuple(args), kwargs
 
 
+def laid_out(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """The tensor, copied if it has other strides."""
+    if tensor.stride() == tuple(strides):
+        return tensor
+    return tensor.new_empty_strided(tensor.shape, [*strides]).copy_(tensor)
+
+
 @dataclass(frozen=True)
 class Promise:
     """How a tensor looks while PyTorch traces: a size that is not known then is None."""
@@ -121,11 +128,7 @@ class Promise:
     def lay_out(self, tensor: torch.Tensor) -> torch.Tensor:
         """The tensor, copied if it has other strides than compiled code expects."""
         known = [stride for stride in self.strides if stride is not None]
-        if len(known) < len(self.strides) or tuple(known) == tensor.stride():
-            return tensor
-        return torch.empty_strided(tensor.shape, known, dtype=tensor.dtype, device=tensor.device).copy_(
-            tensor
-        )
+        return tensor if len(known) < len(self.strides) else laid_out(tensor, known)
 
     def __str__(self) -> str:
         return f"{str(self.dtype).removeprefix('torch.')}{[*self.shape]} on {self.device}"

@@ -26,7 +26,7 @@ import torch
 
 from ..base import EnvironmentError_, MisuseError
 from ..runtime.pytorch import DispatchMode, above_dispatch, dispatch_modes
-from .call import EnclosedCall
+from .call import EnclosedCall, laid_out
 
 MARK = "__rote_enclosed__"
 """The attribute of a function in a graph that leads to the call which it stands for."""
@@ -128,20 +128,14 @@ class _Differentiable(torch.autograd.Function):
 
 
 def _call(name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int]) -> list[torch.Tensor]:
-    call = _found(name)
-    given = [_given(call, n, tensors, ()) for n in range(len(tensors))]
-    with above_dispatch():
-        results = call.run([*given, *sizes])
+    call, _, results = _ran(name, tensors, sizes)
     return [look.lay_out(each.detach()) for each, look in zip(results, call.looks, strict=True)]
 
 
 def _keep(
     name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], differentiable: Sequence[int]
 ) -> tuple[list[torch.Tensor], torch.Tensor]:
-    call = _found(name)
-    given = [_given(call, n, tensors, differentiable) for n in range(len(tensors))]
-    with above_dispatch():
-        results = call.run([*given, *sizes])
+    call, given, results = _ran(name, tensors, sizes, differentiable)
     for place, each, look in zip(call.places, results, call.looks, strict=True):
         if each.requires_grad != look.needs_grad:
             raise MisuseError(
@@ -151,6 +145,16 @@ def _keep(
             )
     copies = [look.lay_out(each.detach().clone()) for each, look in zip(results, call.looks, strict=True)]
     return copies, Ticket.make(results, given)
+
+
+def _ran(
+    name: str, tensors: Sequence[torch.Tensor], sizes: Sequence[int], differentiable: Sequence[int] = ()
+) -> tuple[EnclosedCall, list[torch.Tensor], list[torch.Tensor]]:
+    """A call by its name, the tensors that it was given, and its results."""
+    call = _found(name)
+    given = [_given(call, n, tensors, differentiable) for n in range(len(tensors))]
+    with above_dispatch():
+        return call, given, call.run([*given, *sizes])
 
 
 def _given(
@@ -209,8 +213,8 @@ def _walk(
             "which one came when that code was compiled; call it outside of compiled code"
         )
     return [
-        _laid_out(grad, *look)
-        for grad, look in zip(found, _taken_apart([each.dim() for each in asked], looks), strict=True)
+        laid_out(grad, strides)
+        for grad, (_, strides) in zip(found, _taken_apart([each.dim() for each in asked], looks), strict=True)
     ]
 
 
@@ -229,12 +233,6 @@ def _walk_fake(
             inputs, _taken_apart([len(each.shape) for each in inputs], looks), strict=True
         )
     ]
-
-
-def _laid_out(grad: torch.Tensor, shape: Sequence[int], strides: Sequence[int]) -> torch.Tensor:
-    if grad.stride() == tuple(strides):
-        return grad
-    return torch.empty_strided([*shape], [*strides], dtype=grad.dtype, device=grad.device).copy_(grad)
 
 
 def _taken_apart(dimensions: Sequence[int], looks: Sequence[Any]) -> list[tuple[list[Any], list[Any]]]:

@@ -6,8 +6,7 @@ from .ignores import (
     Ignore,
     ignores_in,
     remarks_of_scan,
-    silenced,
+    told_apart,
     unused,
-    without_ignored,
     without_ignored_in,
 )

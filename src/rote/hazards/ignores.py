@@ -55,17 +55,15 @@ def ignored_codes(line: str) -> frozenset[str]:
     return frozenset(_codes(found)) - {""} if found else frozenset()
 
 
-def silenced(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose lines silence them."""
+def told_apart(findings: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """The findings whose lines do not silence them, and those whose lines do."""
     linecache.checkcache()  # files may have been edited since this process read them
-    return [f for f in findings if f.code in ignored_codes(linecache.getline(f.where.file, f.where.line))]
-
-
-def without_ignored(findings: Iterable[Finding]) -> list[Finding]:
-    """The findings whose lines do not silence them."""
-    found = list(findings)
-    hidden = {id(finding) for finding in silenced(found)}
-    return [finding for finding in found if id(finding) not in hidden]
+    heard: list[Finding] = []
+    silenced: list[Finding] = []
+    for each in findings:
+        codes = ignored_codes(linecache.getline(each.where.file, each.where.line))
+        (silenced if each.code in codes else heard).append(each)
+    return heard, silenced
 
 
 def without_ignored_in(text: str, findings: Iterable[Finding]) -> list[Finding]:

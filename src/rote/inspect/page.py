@@ -65,7 +65,7 @@ def page_of(report: Report, call: CallReport | None = None) -> str:
     report = hidden(report)
     call = hidden(call) if call is not None else None
     environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True)
-    environment.filters.update(mb=_megabytes, us=_microseconds, count=_count, percent=_percent)
+    environment.filters.update(mb=_megabytes, us=_microseconds, count="{:,}".format, percent=_percent)
     style = _asset("page.css")
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     return environment.from_string(_asset("page.html")).render(
@@ -171,10 +171,6 @@ def _megabytes(nbytes: float) -> str:
 
 def _microseconds(us: float) -> str:
     return f"{us / 1e3:,.2f} ms" if us >= 1e3 else f"{us:,.1f} us"
-
-
-def _count(number: int) -> str:
-    return f"{number:,}"
 
 
 def _percent(share: float) -> str:

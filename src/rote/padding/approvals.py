@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import logging
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import FrameType
 from typing import Any, cast
 
@@ -316,37 +316,28 @@ def _bound_like(call: Call, given: tuple[tuple[Any, ...], dict[str, Any]]) -> Ca
 
 def _against(result: Answer, site: Site) -> Reason | None:
     """Why an observed, recorded or replayed call must not be padded."""
-    recording = result.recording
-    assert recording is not None
-    nodes, template = recording.root.walk(), recording.root.template
-    leaves = template.leaves if template is not None else ()
-    kinds = {leaf.kind for leaf in leaves}
-    owned = [leaf.index for leaf in leaves if leaf.kind == OWN]
-    text: str | None = None
-    if recording.acts:
-        text = "the call acts on other processes"
-    elif recording.accesses.written:
-        text = "the call writes an argument"
-    elif recording.accesses.writes:
-        text = "the call writes a tensor made outside"
-    elif len(nodes) > 1 or template is None:
-        text = "the host reads a value of the call"
-    elif not recording.root.pure and not recording.islands():
-        text = "the call draws random numbers"
-    elif any(node.effects_key for node in nodes):
-        text = "the call leaves gradients behind"
-    elif template.targets:
-        text = "the call keeps something outside, or in an argument"
-    elif template.needs_given:
-        text = "the result contains a container from the arguments"
-    elif PASSED in kinds or INPUT_VIEW in kinds:
-        text = "a result is an argument or a view of one"
-    elif len(set(owned)) < len(owned) or VIEW in kinds:
-        text = "two results share memory"
-    elif any(leaf.spent for leaf in leaves) or _requires_grad(result.value):
-        text = "a result requires grad"
+    text = next((text for found, text in _obstacles(result) if found), None)
     return reason(rules.NOT_PADDED, text, site) if text is not None else None
 
 
-def _requires_grad(value: Any) -> bool:
-    return any(isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves_of(value))
+def _obstacles(result: Answer) -> Iterator[tuple[object, str]]:
+    """What is against padding, each with whether it is so; asked for one after the other."""
+    recording = result.recording
+    assert recording is not None
+    nodes, template = recording.root.walk(), recording.root.template
+    yield recording.acts, "the call acts on other processes"
+    yield recording.accesses.written, "the call writes an argument"
+    yield recording.accesses.writes, "the call writes a tensor made outside"
+    yield len(nodes) > 1 or template is None, "the host reads a value of the call"
+    assert template is not None
+    leaves = template.leaves
+    kinds, owned = {leaf.kind for leaf in leaves}, [leaf.index for leaf in leaves if leaf.kind == OWN]
+    yield not recording.root.pure and not recording.islands(), "the call draws random numbers"
+    yield any(node.effects_key for node in nodes), "the call leaves gradients behind"
+    yield template.targets, "the call keeps something outside, or in an argument"
+    yield template.needs_given, "the result contains a container from the arguments"
+    yield PASSED in kinds or INPUT_VIEW in kinds, "a result is an argument or a view of one"
+    yield len(set(owned)) < len(owned) or VIEW in kinds, "two results share memory"
+    values = [leaf for leaf in leaves_of(result.value) if isinstance(leaf, torch.Tensor)]
+    grad = any(leaf.spent for leaf in leaves) or any(leaf.requires_grad for leaf in values)
+    yield grad, "a result requires grad"

@@ -119,9 +119,7 @@ class PolicyServer:
     async def _warmed_up(self) -> bool:
         """Warm up with the examples; whether the server is to go on."""
         work = asyncio.wrap_future(self._submit_warm_up(self._served.examples))
-        hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait({work, hurry}, return_when=asyncio.FIRST_COMPLETED)
-        hurry.cancel()
+        await self._unless_hurried(work)
         if not work.done():
             return False
         self._take(work.result())
@@ -171,11 +169,7 @@ class PolicyServer:
     async def _drained(self, server: Server) -> Stopped:
         """Wait until the clients have their answers and are gone; the rest is cut off."""
         closed = asyncio.create_task(server.wait_closed())
-        hurry = asyncio.create_task(self._hurry.wait())
-        await asyncio.wait(
-            {closed, hurry}, timeout=self._options.drain_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        hurry.cancel()
+        await self._unless_hurried(closed, self._options.drain_s)
         if closed.done():
             return Stopped.DRAINED
         for closing in [
@@ -185,6 +179,12 @@ class PolicyServer:
         await asyncio.wait({closed}, timeout=2 * _LAST_S)
         closed.cancel()
         return Stopped.CUT_OFF
+
+    async def _unless_hurried(self, work: asyncio.Future[Any], limit_s: float | None = None) -> None:
+        """Wait for something, until the time is up or nothing is to be waited for any more."""
+        hurry = asyncio.create_task(self._hurry.wait())
+        await asyncio.wait({work, hurry}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
 
     async def _stopped(self, how: Stopped) -> Stopped:
         """End the thread; a call that hangs is left to itself."""

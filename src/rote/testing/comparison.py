@@ -12,15 +12,14 @@ from ..base import cut
 from ..runtime.arguments import (
     TENSOR,
     bind,
-    bytes_of,
     flatten,
     leaves_of,
-    numbers_of,
     paths,
     sharing,
     unflatten,
 )
 from ..runtime.pytorch import is_lazy_zero
+from ..runtime.verify import differing
 
 
 def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: float = 0.0) -> None:
@@ -77,22 +76,7 @@ def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> in
     """Number of elements that differ."""
     if actual.layout is not torch.strided:
         actual, expected = actual.to_dense(), expected.to_dense()
-    if tolerance and actual.dtype.is_floating_point:
-        close = torch.isclose(actual, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
-        return int((~close).sum())
-    if actual.numel() == 0:
-        return 0
-    differs = (bytes_of(actual) != bytes_of(expected)).any(-1)
-    if actual.dtype.is_floating_point or actual.dtype.is_complex:
-        differs &= ~_same_numbers(actual, expected)
-    return int(differs.sum())
-
-
-def _same_numbers(actual: torch.Tensor, expected: torch.Tensor) -> torch.Tensor:
-    """Which elements are equal to the sign, or NaN on both sides: PyTorch's own kernels make several NaNs."""
-    ours, theirs = numbers_of(actual), numbers_of(expected)
-    same = (ours == theirs) & (ours.signbit() == theirs.signbit())
-    return (same | (ours.isnan() & theirs.isnan())).all(-1)
+    return differing(actual, expected, tolerance)[0].numel() if actual.numel() else 0
 
 
 def _equal(actual: Any, expected: Any) -> bool:

@@ -31,24 +31,6 @@ _NUMPY = (
 )  # fmt: skip
 
 
-class Draws:
-    """Notes where the functions of ``random`` and ``numpy.random`` are called."""
-
-    def __init__(self) -> None:
-        self.drawn: dict[str, dict[Site, CodePlace]] = {}  # the places for each module, by line
-        for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
-            for name in names:
-                setattr(module, name, self._noting(module.__name__, getattr(module, name)))
-
-    def _noting(self, module: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def draw(*args: Any, **kwargs: Any) -> Any:
-            place = here()
-            self.drawn.setdefault(module, {}).setdefault(place.site, place)
-            return function(*args, **kwargs)
-
-        return draw
-
-
 _ENDS = frozenset({FakeTensorMode})
 """Types of objects of the check that tensors lead to."""
 
@@ -63,20 +45,33 @@ class FakeStage:
         self._standins = StandIns(compat.make_fake_mode())
         self.trial = Trial(self._standins, self.inventor)
         self._mask = Mask(self.trial)
-        self._draws = Draws()
+        self._draws: dict[str, dict[Site, CodePlace]] = {}  # the places for each module, by line
+        for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
+            for name in names:
+                setattr(module, name, self._noting(module.__name__, getattr(module, name)))
         stage.install(self.trial, self._around)
         compat.show_devices(lambda: self.trial.inside == 0)
         compat.run_compiled_code_eagerly()
 
     def begin(self, wanted: frozenset[int]) -> None:
         """A run begins; it keeps the places of the wanted operations."""
-        self._draws.drawn.clear()
+        self._draws.clear()
         self.trial.begin(wanted)
 
     @property
     def drawn(self) -> dict[str, list[CodePlace]]:
         """Where host random numbers were drawn in the current run, by module."""
-        return {module: list(places.values()) for module, places in self._draws.drawn.items()}
+        return {module: list(places.values()) for module, places in self._draws.items()}
+
+    def _noting(self, module: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function of ``random`` or ``numpy.random`` that notes where it is called."""
+
+        def draw(*args: Any, **kwargs: Any) -> Any:
+            place = here()
+            self._draws.setdefault(module, {}).setdefault(place.site, place)
+            return function(*args, **kwargs)
+
+        return draw
 
     @contextmanager
     def building(self) -> Generator[None]:

@@ -2,5 +2,5 @@
 
 from .notes import TrialNotes
 from .operands import ShapedTensor, TracedOperation, replaced, shown
-from .places import UNKNOWN, CodePlace, here
+from .places import CodePlace, here
 from .trial import Trial

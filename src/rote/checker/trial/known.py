@@ -85,6 +85,8 @@ def without_masks(indices: Any) -> list[Any]:
 
 def largest(call: TrialCall) -> Any:
     """The largest result that an operation can have."""
+    if call.facts.indexed:
+        return call.facts.op(call.args[0], without_masks(call.args[1]))
     make = _LARGEST.get(call.facts.short)
     if make is not None:
         return make(*call.args, **call.kwargs)

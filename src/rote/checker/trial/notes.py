@@ -2,45 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import replace
 
+from ...base import NOWHERE
 from ...hazards import rules
 from ...hazards.rules import Finding, Rule, Severity
 from ...runtime.operators import short
 from .places import CodePlace, here
 
 
-@dataclass
-class Note:
-    """A hazard at a place; it becomes a finding when the check is over."""
-
-    rule: Rule
-    place: CodePlace
-    message: str
-    severity: Severity
-    remedy: str
-    evidence: str
-    count: int = 1
-
-    @property
-    def key(self) -> tuple[str, str, int, int]:
-        """Notes of one rule at one place are one."""
-        return (self.rule.code, self.place.site.file, self.place.site.line, self.place.column)
-
-    def finding(self) -> Finding:
-        """The note as it is reported."""
-        site, column, path = self.place
-        times = f", {self.count} times" if self.count > 1 else ""
-        evidence = f"{self.evidence}{times}".lstrip(", ")
-        code, severity, remedy = self.rule.code, self.severity, self.remedy
-        return Finding(code, severity, site, self.message, remedy, column, site.text, path, evidence)
-
-
 class TrialNotes:
-    """The notes of one run."""
+    """The notes of one run.
+
+    Attributes:
+        found: What was found by rule and place, each with how often.
+    """
 
     def __init__(self) -> None:
-        self.found: dict[tuple[str, str, int, int], Note] = {}
+        self.found: dict[tuple[str, str, int, int], tuple[Finding, int]] = {}
         self._raised: list[tuple[CodePlace, str]] = []
 
     def add(
@@ -54,11 +33,22 @@ class TrialNotes:
         place: CodePlace | None = None,
     ) -> None:
         """Note a hazard, by default at the line that the callable is at."""
+        site, column, path = place or here()
         severity, remedy = severity or rule.severity, remedy or rule.remedy
-        note = Note(rule, place or here(), message, severity, remedy, evidence)
-        known = self.found.setdefault(note.key, note)
-        if known is not note:
-            known.count += 1
+        new = Finding(rule.code, severity, site, message, remedy, column, path=path, evidence=evidence)
+        key = (rule.code, site.file, site.line, column)
+        finding, count = self.found.get(key, (new, 0))
+        self.found[key] = finding, count + 1
+
+    def findings(self, line: CodePlace) -> list[Finding]:
+        """The notes as they are reported; those to which no Python line led are at a given one."""
+        found: list[Finding] = []
+        for each, count in self.found.values():
+            site = line.site if each.where is NOWHERE else each.where
+            times = f", {count} times" if count > 1 else ""
+            evidence = f"{each.evidence}{times}".lstrip(", ")
+            found.append(replace(each, where=site, source=site.text, evidence=evidence))
+        return found
 
     def add_raised(self, operation: str, error: Exception) -> None:
         """An operation raises; when the call is over, it is known whether the callable caught that."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
+from torch.utils._pytree import tree_map_only
 
 from ...runtime.operators import Facts, tensors_of
 from ...runtime.program import Operand, operand_of
@@ -52,17 +52,8 @@ def like(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 
 def replaced(value: Any, change: Callable[[torch.Tensor], Any]) -> Any:
-    """Operands with every tensor changed, in nested lists, tuples and dicts too."""
-    if isinstance(value, torch.Tensor):
-        return change(value)
-    if type(value) is list:
-        return [replaced(item, change) for item in cast("list[Any]", value)]
-    if type(value) is tuple:
-        return tuple([replaced(item, change) for item in cast("tuple[Any, ...]", value)])
-    if type(value) in (dict, OrderedDict):
-        items = cast("dict[Any, Any]", value).items()
-        return type(value)((key, replaced(item, change)) for key, item in items)
-    return value
+    """Operands with every tensor changed, in nested containers too."""
+    return tree_map_only(torch.Tensor, change, value)
 
 
 def shown(tensor: torch.Tensor) -> str:

@@ -30,9 +30,6 @@ class CodePlace(NamedTuple):
     path: tuple[Site, ...]
 
 
-UNKNOWN = CodePlace(NOWHERE, 0, ())
-
-
 def here(frame: FrameType | None = None) -> CodePlace:
     """The place from which the caller, or a frame, was reached."""
     at = sys._getframe(1) if frame is None else frame
@@ -47,7 +44,7 @@ def here(frame: FrameType | None = None) -> CodePlace:
             path.append(Site(code.co_filename, at.f_lineno, code.co_name))
         at = at.f_back
     if inner is None:
-        return UNKNOWN
+        return CodePlace(NOWHERE, 0, ())
     return CodePlace(path[0], _column(inner), tuple(reversed(path[:DEPTH])))
 
 

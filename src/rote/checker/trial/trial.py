@@ -44,7 +44,7 @@ from ..fake import (
     lacks_fake,
     without_function_modes,
 )
-from .known import KnownValues, largest, of_host_kernel, without_masks
+from .known import KnownValues, largest, of_host_kernel
 from .notes import TrialNotes
 from .operands import TracedOperation, TrialCall, like, replaced, shown
 from .places import CodePlace, here
@@ -355,11 +355,7 @@ class Trial(DispatchMode):
             with self.fake:
                 return args[0] if facts.mutable else args[0].clone()
         self._note_dynamic(facts, masks, "a mask selects elements, and the host has to know how many")
-        true = self.known.true(call)
-        if true is not None:
-            return true
-        with self.fake:
-            return facts.op(args[0], without_masks(args[1]))
+        return self._largest(call)
 
     def _note_dynamic(self, facts: Facts, tensors: list[torch.Tensor], text: str = "") -> None:
         text = text or f"the shape of what {facts.short} returns depends on values"

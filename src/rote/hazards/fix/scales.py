@@ -29,17 +29,18 @@ class Scale(NamedTuple):
     Attributes:
         local: Its name in ``forward``.
         self_name: What ``forward`` calls ``self``.
-        end: The last line of ``forward``.
-        registered: The line in ``__init__`` that sets it so far, or else the one that calls ``super``.
+        statement: Assigns it in ``forward``.
+        reads: Where ``forward`` reads it later.
+        registered: What sets it so far in ``__init__``, or else calls ``super`` there.
         made: Whether ``__init__`` sets it so far.
     """
 
     attribute: str
     local: str
     self_name: str
-    line: int
-    end: int
-    registered: int
+    statement: ast.Assign
+    reads: list[ast.Attribute]
+    registered: ast.stmt
     made: bool
 
 
@@ -88,8 +89,8 @@ def _scale(
         return None
     if len(made) > 1 or any(not isinstance(each.value, ast.Constant) for each in made):
         return None
-    end, registered = method.end_lineno or 0, (made[0] if made else begins).lineno
-    return Scale(name, local, self_name, statement.lineno, end, registered, bool(made))
+    own = [node for node in reads if self_attribute(node, self_name)]
+    return Scale(name, local, self_name, statement, own, made[0] if made else begins, bool(made))
 
 
 def _has_no_dimensions(node: ast.expr) -> bool:

@@ -96,7 +96,7 @@ class ReplacedMethod:
     """
 
     hook: Hook
-    put: Callable[[nn.Module, Graph, Callable[..., Any]], Any]
+    put: Callable[[nn.Module, Graph, Callable[..., Any]], Any] = lambda network, graph, method: graph(method)
 
 
 @dataclass(frozen=True)
@@ -107,30 +107,18 @@ class PolicyKind:
     parts: tuple[ReplacedMethod, ...]
 
 
-def _as_it_is(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
-    return graph(method)
-
-
-def _latent_apart(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
-    return graph(LatentApart(network, method))
-
-
-def _cropped_before(network: nn.Module, graph: Graph, method: Callable[..., Any]) -> Any:
-    return CroppedBefore(network, graph(method))
-
-
 def _network(name: str) -> Hook:
     return Hook(LEROBOT, name, "its network", nn.Module)
 
 
 def _chunk(name: str) -> ReplacedMethod:
-    return ReplacedMethod(Hook(LEROBOT, name, "the method that denoises a chunk of actions"), _as_it_is)
+    return ReplacedMethod(Hook(LEROBOT, name, "the method that denoises a chunk of actions"))
 
 
 _LOSSES = "the method that gives losses"
 _FLOW = PolicyKind(
     _network("model"),
-    (_chunk("sample_actions"), ReplacedMethod(Hook(LEROBOT, "forward", _LOSSES), _as_it_is)),
+    (_chunk("sample_actions"), ReplacedMethod(Hook(LEROBOT, "forward", _LOSSES))),
 )
 
 KINDS = {
@@ -139,13 +127,19 @@ KINDS = {
         (
             ReplacedMethod(
                 Hook(LEROBOT, "forward", "the method that gives chunks, and what losses are made of"),
-                _latent_apart,
+                lambda network, graph, method: graph(LatentApart(network, method)),
             ),
         ),
     ),
     "diffusion": PolicyKind(
         _network("diffusion"),
-        (_chunk("generate_actions"), ReplacedMethod(Hook(LEROBOT, "compute_loss", _LOSSES), _cropped_before)),
+        (
+            _chunk("generate_actions"),
+            ReplacedMethod(
+                Hook(LEROBOT, "compute_loss", _LOSSES),
+                lambda network, graph, method: CroppedBefore(network, graph(method)),
+            ),
+        ),
     ),
     "pi0": _FLOW,
     "pi05": _FLOW,

@@ -26,7 +26,7 @@ from weakref import ReferenceType, ref
 import torch
 from torch import Tensor, UntypedStorage
 
-from ..numerics import Operations, is_operation, is_view, is_wrapper, name_of, writes
+from ..numerics import Operations, is_view, is_wrapper
 from .flow_rules import NOTHING, SHAPES_ONLY, OpCall, rule_for
 
 RETURNED = "its caller"
@@ -130,14 +130,14 @@ class Flows(Operations):
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         kwargs = dict(kwargs or {})
-        if is_operation(func) and any(map(is_wrapper, types)):
+        known = isinstance(func, torch._ops.OpOverload)
+        if known and any(map(is_wrapper, types)):
             return NotImplemented  # tensors that wrap others call again with those
         sources = frozenset[str]()
         if not self._quiet and not self._hushed:
             sources = self._sources((args, kwargs))
         if not sources:
             return func(*args, **kwargs)
-        known = is_operation(func)
         if known and torch.is_inference_mode_enabled():  # in other modes autograd decomposes
             with self:
                 result = func.decompose(*args, **kwargs)
@@ -145,7 +145,7 @@ class Flows(Operations):
                 return result
         result = func(*args, **kwargs)
         first = next(_tensors(result), None)
-        name = name_of(func) if known else str(func)
+        name = func._schema.name if known else str(func)
         for source in sources - self._carried(func, name, args, kwargs, first):
             self._read(source, name)
         return result
@@ -164,7 +164,7 @@ class Flows(Operations):
         rule = rule_for(name)
         if rule is None or result is None or not result.is_floating_point():
             return nothing
-        if writes(func) and (result is not args[0] or "out" in kwargs or not _is_whole(result)):
+        if func._schema.is_mutable and (result is not args[0] or "out" in kwargs or not _is_whole(result)):
             return nothing
         call = OpCall(func, args, kwargs, result, self._map_of)
         carried = self._sources(rule.carried(call))

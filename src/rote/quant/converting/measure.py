@@ -52,17 +52,11 @@ def weight_error(layer: DuQuantLinear, weight: Tensor) -> float:
 @torch.no_grad()
 def clipped_share(layer: DuQuantLinear, rows: Tensor) -> float:
     """Share of transformed activations outside their grid by more than half a step."""
-    config = layer.config
-    if config.act_bits >= UNQUANTIZED or not len(rows):
+    if layer.config.act_bits >= UNQUANTIZED or not len(rows):
         return 0.0
     rows = pad_columns(rows.to(layer.marker.device), layer.transform.width)
     rows = layer.transform.chain().apply(rows)
-    grid = Grid(config.act_bits, config.act_symmetric)
-    if layer.act_scale is None:
-        parameters = row_parameters(rows, grid, config.act_clip)
-    else:
-        zero = rows.new_zeros(()) if layer.act_zero is None else layer.act_zero
-        parameters = layer.act_scale, zero
+    grid, *parameters = layer.grid_for(rows)
     return grid.clipped(rows, *parameters).float().mean().item()
 
 

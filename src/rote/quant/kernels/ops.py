@@ -22,7 +22,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..numerics import Quantized
 from . import by_torch, by_triton
 from .target import quantizing
 
@@ -49,63 +48,42 @@ def register(name: str, schema: str, cpu: Callable[..., Any], cuda: Callable[...
     torch.library.register_fake(f"{NAMESPACE}::{name}", fake, lib=library)
 
 
-def _fake_rows(x: Tensor, width: int, dtype: torch.dtype | None = None) -> Tensor:
+def _rows(x: Tensor, width: int, dtype: torch.dtype | None = None) -> Tensor:
     return x.new_empty(x.numel() // x.shape[-1], width, dtype=dtype)
 
 
-def _fake_transform(x: Tensor, smooth: Any, stages: Any, width: int, dtype: torch.dtype) -> Tensor:
-    return _fake_rows(x, width, dtype)
-
-
-def _fake_quantize(x: Tensor, smooth: Any, stages: Any, width: int, *grid: Any) -> Quantized:
-    return quantizing(_fake_rows(x, width), width, *grid).quantized
-
-
-def _fake_rounded(x: Tensor, smooth: Any, stages: Any, width: int, *grid: Any) -> Tensor:
-    return _fake_rows(x, width)
-
-
-def _fake_apart(x: Tensor, stages: Any, width: int, bits: int, symmetric: bool, scales: Any) -> Tensor:
-    return x.new_empty(len(scales), x.numel() // x.shape[-1], width)
-
-
-def _fake_product(x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape[0], rest[4].shape[0], dtype=rest[-1])
-
-
-def _fake_linear(x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(*x.shape[:-1], rest[-1])
-
-
-def _fake_linears(x: Tensor, *rest: Any) -> list[Tensor]:
-    return [x.new_empty(*x.shape[:-1], features) for features in rest[-1]]
-
-
-_ONE = (f"(Tensor x, {LAYER}) -> Tensor", by_torch.linear, by_triton.linear, _fake_linear)
-_SEVERAL = (f"(Tensor x, {GROUP}) -> Tensor[]", by_torch.linears, by_triton.linears, _fake_linears)
 _EACH = "Tensor[] stages, int width, int act_bits, bool act_symmetric, Tensor[] act_scale"
 _CODES = "Tensor x, Tensor scale, Tensor zero, Tensor total"
-register("linear", *_ONE)
-register("linear_forward", *_ONE)
-register("linears", *_SEVERAL)
-register("linears_forward", *_SEVERAL)
-register(
-    "transform_rows", f"(Tensor x, {TRANSFORM}, ScalarType dtype) -> Tensor",
-    by_torch.transform_rows, by_triton.transform_rows, _fake_transform,
+_OPERATORS: tuple[tuple[str, str, Callable[..., Any]], ...] = (
+    ("linear", f"(Tensor x, {LAYER}) -> Tensor", lambda x, *rest: x.new_empty(*x.shape[:-1], rest[-1])),
+    (
+        "linears", f"(Tensor x, {GROUP}) -> Tensor[]",
+        lambda x, *rest: [x.new_empty(*x.shape[:-1], features) for features in rest[-1]],
+    ),
+    (
+        "transform_rows", f"(Tensor x, {TRANSFORM}, ScalarType dtype) -> Tensor",
+        lambda x, smooth, stages, width, dtype: _rows(x, width, dtype),
+    ),
+    (
+        "quantize_rows", f"(Tensor x, {TRANSFORM}, {GRID}) -> (Tensor, Tensor, Tensor, Tensor)",
+        lambda x, smooth, stages, width, *grid: quantizing(_rows(x, width), width, *grid).quantized,
+    ),
+    (
+        "rounded_rows", f"(Tensor x, {TRANSFORM}, {GRID}) -> Tensor",
+        lambda x, smooth, stages, width, *grid: _rows(x, width),
+    ),
+    (
+        "rounded_apart", f"(Tensor x, {_EACH}) -> Tensor",
+        lambda x, stages, width, bits, symmetric, scales: x.new_empty(len(scales), *_rows(x, width).shape),
+    ),
+    (
+        "product", f"({_CODES}, {WEIGHT}, Tensor? bias, ScalarType dtype) -> Tensor",
+        lambda x, *rest: x.new_empty(x.shape[0], rest[4].shape[0], dtype=rest[-1]),
+    ),
 )  # fmt: skip
-register(
-    "quantize_rows", f"(Tensor x, {TRANSFORM}, {GRID}) -> (Tensor, Tensor, Tensor, Tensor)",
-    by_torch.quantize_rows, by_triton.quantize_rows, _fake_quantize,
-)  # fmt: skip
-register(
-    "rounded_rows", f"(Tensor x, {TRANSFORM}, {GRID}) -> Tensor",
-    by_torch.rounded_rows, by_triton.rounded_rows, _fake_rounded,
-)  # fmt: skip
-register(
-    "rounded_apart", f"(Tensor x, {_EACH}) -> Tensor",
-    by_torch.rounded_apart, by_triton.rounded_apart, _fake_apart,
-)  # fmt: skip
-register(
-    "product", f"({_CODES}, {WEIGHT}, Tensor? bias, ScalarType dtype) -> Tensor",
-    by_torch.product, by_triton.product, _fake_product,
-)  # fmt: skip
+"""Name, schema and fake implementation; the others have that name in ``by_torch`` and ``by_triton``."""
+
+for _name, _schema, _fake in _OPERATORS:
+    for _ending in ("", "_forward") if _name in ("linear", "linears") else ("",):
+        _places = getattr(by_torch, _name), getattr(by_triton, _name)
+        register(f"{_name}{_ending}", _schema, *_places, _fake)

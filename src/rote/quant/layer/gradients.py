@@ -8,6 +8,7 @@ by torch on every device.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -78,31 +79,20 @@ def _keep(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 _SAVED = object()
 
 
-def _gradients(ctx: Any, backward: Callable[..., Tensor], grad: Any) -> tuple[Any, ...]:
+def _gradients(backward: Callable[..., Tensor], ctx: Any, grad: Any) -> tuple[Any, ...]:
     """One gradient for each input: None, or a list of None for a list of tensors, for all but the first."""
     saved = iter(ctx.saved_tensors)
     leaves = [next(saved) if leaf is _SAVED else leaf for leaf in ctx.leaves]
     inputs = tree_unflatten(leaves, ctx.spec)
     lists = [isinstance(item, list | tuple) and all(isinstance(x, Tensor) for x in item) for item in inputs]
     none = [[None] * len(item) if tensors else None for item, tensors in zip(inputs, lists, strict=True)]
-    return backward(grad, *inputs), *none[1:]
+    return backward(grad if isinstance(grad, Tensor) else list(grad), *inputs), *none[1:]
 
 
-def _input_gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
-    return _gradients(ctx, torch.ops.rote_quant.linear_backward, grad)
-
-
-def _group_gradient(ctx: Any, grads: Sequence[Tensor]) -> tuple[Any, ...]:
-    return _gradients(ctx, torch.ops.rote_quant.linears_backward, list(grads))
-
-
-def _fake_backward(grad: Any, x: Tensor, *rest: Any) -> Tensor:
-    return x.new_empty(x.shape)
-
-
-for _name, _schema, _backward, _gradient in (
-    ("linear", f"(Tensor grad, Tensor x, {LAYER}) -> Tensor", linear_backward, _input_gradient),
-    ("linears", f"(Tensor[] grads, Tensor x, {GROUP}) -> Tensor", linears_backward, _group_gradient),
+for _name, _schema, _backward in (
+    ("linear", f"(Tensor grad, Tensor x, {LAYER}) -> Tensor", linear_backward),
+    ("linears", f"(Tensor[] grads, Tensor x, {GROUP}) -> Tensor", linears_backward),
 ):
-    register(f"{_name}_backward", _schema, _backward, _backward, _fake_backward)
+    register(f"{_name}_backward", _schema, _backward, _backward, lambda grad, x, *rest: x.new_empty(x.shape))
+    _gradient = partial(_gradients, getattr(torch.ops.rote_quant, f"{_name}_backward"))
     torch.library.register_autograd(f"{NAMESPACE}::{_name}", _gradient, setup_context=_keep, lib=library)

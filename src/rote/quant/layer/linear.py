@@ -198,14 +198,17 @@ class DuQuantLinear(FixedTypes):
 
     def on_grid(self, rows: Tensor, *, codes: bool = False) -> Tensor:
         """What the codes of transformed rows stand for; or the codes, with scales left to the weight."""
-        config = self.config
-        if config.act_bits >= UNQUANTIZED:
+        if self.config.act_bits >= UNQUANTIZED:
             return rows
-        grid = Grid(config.act_bits, config.act_symmetric)
+        grid, scale, zero = self.grid_for(rows)
+        return (grid.codes if codes and self.act_scale is not None else grid.fake)(rows, scale, zero)
+
+    def grid_for(self, rows: Tensor) -> tuple[Grid, Tensor, Tensor]:
+        """The grid of transformed rows, with their scales and zero points."""
+        grid = Grid(self.config.act_bits, self.config.act_symmetric)
         if self.act_scale is None:
-            return grid.fake(rows, *row_parameters(rows, grid, config.act_clip))
-        zero = rows.new_zeros(()) if self.act_zero is None else self.act_zero
-        return (grid.codes if codes else grid.fake)(rows, self.act_scale, zero)
+            return grid, *row_parameters(rows, grid, self.config.act_clip)
+        return grid, self.act_scale, rows.new_zeros(()) if self.act_zero is None else self.act_zero
 
     @property
     def weight(self) -> Tensor:

@@ -7,7 +7,7 @@ from .packing import BLOCK, PACKED_BITS, codes_of, layout, layout_shape, pack, s
 from .ranges import activation_parameters, bounds_of
 from .rotations import block_basis
 from .search import InputSample, find_transform, smoothing_scale
-from .torch_private import Operations, is_operation, is_view, is_wrapper, name_of, uncompiled, writes
+from .torch_private import Operations, is_view, is_wrapper, uncompiled
 from .transforms import (
     Chain,
     Permutation,

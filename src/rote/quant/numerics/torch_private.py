@@ -52,11 +52,6 @@ class Operations(TorchDispatchMode):
         return "torch._dynamo" in sys.modules
 
 
-def is_operation(func: Any) -> bool:
-    """Whether a mode's function is an operation with a schema."""
-    return isinstance(func, torch._ops.OpOverload)
-
-
 def is_wrapper(kind: type[Any]) -> bool:
     """Whether tensors of a class dispatch operations themselves, as wrappers of other tensors do."""
     return cast(Any, kind).__torch_dispatch__ is not cast(Any, Tensor).__torch_dispatch__
@@ -64,18 +59,8 @@ def is_wrapper(kind: type[Any]) -> bool:
 
 def is_view(operation: Any) -> bool:
     """Whether an operation of ATen returns memory of its first argument and writes nothing."""
-    if name_of(operation) == "aten::_unsafe_view":  # it is one, and does not say so
+    schema = operation._schema
+    if schema.name == "aten::_unsafe_view":  # it is one, and does not say so
         return True
-    arguments = operation._schema.arguments
-    alias = arguments[0].alias_info if arguments else None
-    return alias is not None and not operation._schema.is_mutable
-
-
-def writes(operation: Any) -> bool:
-    """Whether an operation writes to an argument."""
-    return operation._schema.is_mutable
-
-
-def name_of(operation: Any) -> str:
-    """The name of an operation with its namespace and without its overload, as ``aten::add``."""
-    return operation._schema.name
+    alias = schema.arguments[0].alias_info if schema.arguments else None
+    return alias is not None and not schema.is_mutable

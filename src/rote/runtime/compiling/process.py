@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -98,7 +99,8 @@ class CompileProcess:
     def give(self, source: KernelSource) -> None:
         """Let it compile a source. It may have ended by now; then :meth:`left` has that source."""
         self._sources.append(source)
-        self._write(_request(len(self._sources) - 1, source))
+        number, language = len(self._sources) - 1, source.language.value
+        self._write({**asdict(source), "number": number, "language": language})
 
     def take(self) -> list[Outcome]:
         """What has come out since the last time; :attr:`ended` tells whether more will."""
@@ -224,21 +226,6 @@ def _home_of_triton() -> list[str]:
         return []
     folders: Sequence[str] = (spec and spec.submodule_search_locations) or ()
     return [str(Path(folder).parent) for folder in folders][:1]
-
-
-def _request(number: int, source: KernelSource) -> dict[str, Any]:
-    return {
-        "number": number,
-        "language": source.language.value,
-        "name": source.name,
-        "text": source.text,
-        "tensors": source.tensors,
-        "aligned": source.aligned,
-        "reals": source.reals,
-        "integers": source.integers,
-        "warps": source.grid.warps,
-        "capability": source.capability,
-    }
 
 
 def _outcome(source: KernelSource, reply: Mapping[str, Any]) -> Outcome:

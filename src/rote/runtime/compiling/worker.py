@@ -396,7 +396,7 @@ def _triton(request: Request, order: CompileOrder) -> Reply:
     divisible = [["tt.divisibility", 16]]
     aligned = {(n,): divisible for n, is_aligned in enumerate(request["aligned"]) if is_aligned}
     options = {
-        "num_warps": request["warps"],
+        "num_warps": request["grid"]["warps"],
         "num_ctas": 1,
         "enable_fp_fusion": False,
         "enable_reflect_ftz": False,
@@ -406,7 +406,7 @@ def _triton(request: Request, order: CompileOrder) -> Reply:
     }
     source = compiler.ASTSource(function, dict(zip(names, kinds, strict=True)), {}, aligned)
     made = compiler.compile(source, targets.GPUTarget("cuda", request["capability"], 32), options)
-    _check_launch(made, request["warps"], len(names))
+    _check_launch(made, request["grid"]["warps"], len(names))
     return _reply(made.asm["cubin"], made.metadata.name, made.metadata.shared)
 
 

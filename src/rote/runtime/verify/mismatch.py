@@ -106,34 +106,35 @@ def compare_tensors(
         text = f"is {replayed.stride()} and {plain.stride()} in the plain call"
         yield Mismatch(f"{name}.stride()", text)
         return
-    replayed, plain = replayed.detach(), plain.detach()
-    wrong = (bytes_of(replayed) != bytes_of(plain)).any(-1).nonzero().view(-1)
-    if wrong.numel():
-        yield from _compare_numbers(name, replayed, plain, wrong, tolerance)
-
-
-def _compare_numbers(
-    name: str, replayed: torch.Tensor, plain: torch.Tensor, wrong: torch.Tensor, tolerance: float
-) -> Iterator[Mismatch]:
-    """The mismatch of the elements whose bits differ, if they differ as numbers too."""
-    ours, theirs = numbers_of(replayed)[wrong], numbers_of(plain)[wrong]
-    apart = (ours - theirs).abs().nan_to_num(nan=torch.inf)
-    fine = ours.isnan() & theirs.isnan()
-    if plain.dtype.is_floating_point or plain.dtype.is_complex:
-        fine |= (ours == theirs) & (ours.signbit() == theirs.signbit())
-        if tolerance:
-            fine |= theirs.isfinite() & (apart <= tolerance * (1 + theirs.abs()))
-        apart = apart.masked_fill(fine, 0.0)
-    bad = ~fine.all(-1)
-    if not bool(bad.any()):
+    wrong, apart = differing(replayed, plain, tolerance)
+    if not wrong.numel():
         return
-    apart = apart.amax(-1).masked_fill(~bad, -1.0)
     position = wrong[apart.argmax()]
     index = [int(each) for each in torch.unravel_index(position, plain.shape)]
     largest = float(apart.max())
     text = (
-        f"differs in {int(bad.sum())} of {plain.numel()} elements, by at most {largest:g} at "
+        f"differs in {wrong.numel()} of {plain.numel()} elements, by at most {largest:g} at "
         f"{name}{index or ''}: {replayed.reshape(-1)[position].item()!r} instead of "
         f"{plain.reshape(-1)[position].item()!r}"
     )
     yield Mismatch(name, text, largest)
+
+
+def differing(
+    ours: torch.Tensor, theirs: torch.Tensor, tolerance: float
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """The flat positions of elements that differ, and by how much each; see :func:`compare_tensors`."""
+    ours, theirs = ours.detach(), theirs.detach()
+    wrong = (bytes_of(ours) != bytes_of(theirs)).any(-1).nonzero().view(-1)
+    if not wrong.numel():
+        return wrong, wrong
+    mine, other = numbers_of(ours)[wrong], numbers_of(theirs)[wrong]
+    apart = (mine - other).abs().nan_to_num(nan=torch.inf)
+    fine = mine.isnan() & other.isnan()
+    if theirs.dtype.is_floating_point or theirs.dtype.is_complex:
+        fine |= (mine == other) & (mine.signbit() == other.signbit())
+        if tolerance:
+            fine |= other.isfinite() & (apart <= tolerance * (1 + other.abs()))
+        apart = apart.masked_fill(fine, 0.0)
+    bad = ~fine.all(-1)
+    return wrong[bad], apart[bad].amax(-1)
