@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytest.importorskip("libcst")
+
 BAD = "import torch\n\n\ndef fn(x):\n    return x.exp() * torch.tensor(0.5, device=x.device)  # half\n"
 GOOD = BAD.replace("torch.tensor(", "torch.full((), ")
 DIFF = "-    return x.exp() * torch.tensor(0.5, device=x.device)  # half\n"

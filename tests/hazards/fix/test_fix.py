@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import builtins
+import importlib
+import sys
 import textwrap
 
 import pytest
 import torch
 from tests.hazards.scanning import scan
 
-from rote.base.errors import MisuseError
+from rote.base.errors import EnvironmentError_, MisuseError
+from rote.hazards import fix as fixes
 from rote.hazards.fix import fix, fix_text, write
 from rote.hazards.scan import scan_text
+
+pytest.importorskip("libcst")
 
 HEAD = "import torch\nfrom torch import nn\n\n\n"
 
@@ -115,13 +121,6 @@ CERTAIN = {
             return x.abs() + torch.zeros(4).to(x.device)
         """,
         "torch.zeros(4, device=x.device)",
-    ),
-    "one inside of another": (
-        """
-        def fn(x):
-            return x.abs() + torch.full((4,), torch.tensor(1.0, device=x.device)).to(x.device)
-        """,
-        "torch.full((4,), torch.full((), 1.0, device=x.device), device=x.device)",
     ),
     "range moved": (
         """
@@ -345,3 +344,20 @@ def test_what_is_no_python(tmp_path):
     file.write_text("def f(:\n")
     with pytest.raises(MisuseError, match=r"bad\.py:1: this is not Python"):
         fix([file])
+
+
+def test_without_libcst(monkeypatch):
+    real = builtins.__import__
+
+    def without(name, *args, **kwargs):
+        if name.partition(".")[0] == "libcst":
+            raise ModuleNotFoundError("No module named 'libcst'", name="libcst")
+        return real(name, *args, **kwargs)
+
+    for name in [name for name in sys.modules if name.partition(".")[0] == "libcst"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, "rote.hazards.fix.rewrite", raising=False)
+    monkeypatch.setattr(builtins, "__import__", without)
+    importlib.reload(fixes)
+    with pytest.raises(EnvironmentError_, match=r"fixing needs libcst: pip install 'rote\[fix\]'"):
+        fixes.fix_text("x = 1\n", "program.py")

@@ -6,7 +6,7 @@
 - a sum over a mask becomes a sum over ``torch.where`` (RT111; sums of floats may round otherwise)
 
 A fix is made only where the source shows all that it depends on. Formatting and comments stay. Only
-:func:`write` writes.
+:func:`write` writes. Needs ``libcst``: ``pip install 'rote[fix]'``.
 
 :func:`fix` takes its places from the source scan, :func:`fix_found` from a trial run, which knows which of
 them really are hazards. Both make the same changes under the same conditions.

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-from ...base import MisuseError, is_internal
+from ...base import EnvironmentError_, MisuseError, is_internal
 from .. import without_ignored_in
 from ..rules import Finding
 from ..scan import python_files, scan_text
-from .rewrite import rewritten
 
 ROUNDS = 8
 """Times that a file is rewritten, at most: a fix may uncover another, and some wait for the next round."""
@@ -44,13 +45,15 @@ def fix_text(text: str, file: str, findings: Iterable[Finding] | None = None) ->
 
     Raises:
         MisuseError: It is not Python.
+        EnvironmentError_: ``libcst`` is not installed.
     """
+    rewrite = _rewriter()
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     after, fixed = text.removeprefix(mark), list[Finding]()
     left = None if findings is None else list(findings)
     for _ in range(ROUNDS):
         found = without_ignored_in(after, scan_text(after, file)) if left is None else left
-        new, done = rewritten(after, found)
+        new, done = rewrite(after, found)
         if not done:
             break
         if left is not None:
@@ -65,6 +68,7 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
 
     Raises:
         MisuseError: There is no such path, or a file that was named is not Python.
+        EnvironmentError_: ``libcst`` is not installed.
     """
     fixes: list[Fix] = []
     for path in paths:
@@ -78,7 +82,11 @@ def fix(paths: Iterable[Path]) -> list[Fix]:
 
 
 def fix_found(findings: Iterable[Finding], folders: Iterable[Path]) -> list[Fix]:
-    """What would change at findings in the user's files: those below ``folders`` that are not installed."""
+    """What would change at findings in the user's files: those below ``folders``, without installed packages.
+
+    Raises:
+        EnvironmentError_: ``libcst`` is not installed.
+    """
     roots = [folder.resolve() for folder in folders]
     by_file: dict[str, list[Finding]] = {}
     for finding in findings:
@@ -140,3 +148,12 @@ def _read(path: Path) -> str:
             return file.read()
     except UnicodeDecodeError as error:
         raise MisuseError(f"{path}: this is not Python in UTF-8: {error}") from error
+
+
+def _rewriter() -> Any:
+    try:
+        return importlib.import_module(".rewrite", __package__).rewritten
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "libcst":
+            raise
+        raise EnvironmentError_("fixing needs libcst: pip install 'rote[fix]'") from error

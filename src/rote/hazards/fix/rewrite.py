@@ -1,11 +1,13 @@
-"""Puts new text into a file where the tree of its source says; every other character stays as it is."""
+"""Puts the new expressions into a file; every other character stays as it is."""
 
 from __future__ import annotations
 
 import ast
 import io
 from collections.abc import Mapping, Sequence
-from itertools import accumulate
+
+import libcst as cst
+from libcst.metadata import CodePosition, CodeRange, MetadataWrapper, PositionProvider
 
 from ...base import MisuseError
 from ..rules import CONSTANT, DEVICE_COPY, DYNAMIC_SHAPE, SCALE_ON_SELF, Finding
@@ -13,9 +15,6 @@ from .constants import Say, filled, placed, summed
 from .scales import Scale, movable
 
 Place = tuple[int, int]
-"""A line, and a column in bytes, as ``ast`` counts them."""
-
-Span = tuple[Place, Place]
 
 
 def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding]]:
@@ -32,8 +31,7 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
     def say(node: ast.AST) -> str:
         return ast.get_source_segment(text, node) or ""
 
-    lines = [line.encode() for line in io.StringIO(text, newline="")]
-    new: dict[Span, str] = {}
+    new: dict[tuple[Place, Place], str] = {}
     done: list[Finding] = []
     for finding in findings:
         change = _changed(tree, finding, say)
@@ -41,15 +39,18 @@ def rewritten(text: str, findings: Sequence[Finding]) -> tuple[str, list[Finding
             new[change[0]] = change[1]
             done.append(finding)
     if done:
-        return _spliced(lines, new), done
+        return MetadataWrapper(cst.parse_module(text)).visit(_Expressions(new, text)).code, done
     for finding in findings:
         scale = movable(tree, finding.where.line) if finding.code == SCALE_ON_SELF.code else None
-        if scale is not None and all(_is_alone(lines, each) for each in (scale.statement, scale.registered)):
-            return _spliced(lines, _as_buffer(lines, scale)), [finding]
+        if scale is not None:
+            transformer = _Scales(scale)
+            after = MetadataWrapper(cst.parse_module(text)).visit(transformer).code
+            if transformer.edited == {scale.line, scale.registered}:
+                return after, [finding]
     return text, []
 
 
-def _changed(tree: ast.Module, finding: Finding, say: Say) -> tuple[Span, str] | None:
+def _changed(tree: ast.Module, finding: Finding, say: Say) -> tuple[tuple[Place, Place], str] | None:
     """The place of the finding's expression, and what replaces it; None if nothing does."""
     at = (finding.where.line, finding.column - 1)
     for node in ast.walk(tree):
@@ -64,7 +65,7 @@ def _changed(tree: ast.Module, finding: Finding, say: Say) -> tuple[Span, str] |
         elif finding.code == DYNAMIC_SHAPE.code and _is_summed(tree, node):
             text = summed(node, say)
         if text is not None and "#" not in say(node):  # a comment inside would be lost
-            return _span(node), text
+            return (at, (node.end_lineno or 0, node.end_col_offset or 0)), text
     return None
 
 
@@ -79,51 +80,91 @@ def _is_summed(tree: ast.Module, node: ast.Subscript) -> bool:
     return False
 
 
-def _as_buffer(lines: Sequence[bytes], scale: Scale) -> dict[Span, str]:
-    """What makes an attribute of a class a buffer that ``forward`` updates, and reads by its local name."""
-    register = f'self.register_buffer("{scale.attribute}", torch.ones(()), persistent=False)'
-    update = f"{scale.self_name}.{scale.attribute}.copy_({scale.local}.detach())"
-    new = {_span(each): scale.local for each in (scale.statement.targets[0], *scale.reads)}
-    new[_behind(lines, scale.statement)] = _line(lines, scale.statement, update)
-    if scale.made:
-        new[_span(scale.registered)] = register
-    else:
-        new[_behind(lines, scale.registered)] = _line(lines, scale.registered, register)
-    return new
+class _Expressions(cst.CSTTransformer):
+    """Replaces expressions by their places."""
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self, new: Mapping[tuple[Place, Place], str], text: str) -> None:
+        super().__init__()
+        self._new = new
+        self._lines = list(io.StringIO(text, newline=""))
+
+    def leave_Call(self, original_node: cst.Call, updated_node: cst.Call) -> cst.BaseExpression:  # noqa: N802
+        return self._replaced(original_node, updated_node)
+
+    def leave_Subscript(  # noqa: N802
+        self, original_node: cst.Subscript, updated_node: cst.Subscript
+    ) -> cst.BaseExpression:
+        return self._replaced(original_node, updated_node)
+
+    def _replaced(self, original: cst.BaseExpression, updated: cst.BaseExpression) -> cst.BaseExpression:
+        place = self.get_metadata(PositionProvider, original)
+        if not isinstance(place, CodeRange):
+            return updated
+        text = self._new.get((self._in_bytes(place.start), self._in_bytes(place.end)))
+        if text is None:
+            return updated
+        return cst.parse_expression(text).with_changes(lpar=updated.lpar, rpar=updated.rpar)
+
+    def _in_bytes(self, at: CodePosition) -> Place:
+        """A place with its column as ``ast`` counts it; libcst counts characters."""
+        return at.line, len(self._lines[at.line - 1][: at.column].encode())
 
 
-def _behind(lines: Sequence[bytes], statement: ast.stmt) -> Span:
-    """The place behind a statement and its comment."""
-    last = statement.end_lineno or 0
-    place = last, len(lines[last - 1].rstrip(b"\r\n"))
-    return place, place
+class _Scales(cst.CSTTransformer):
+    """Makes an attribute of a class a buffer that ``forward`` updates.
+
+    A statement that shares its line is left alone; ``edited`` has the lines of those that were edited.
+    """
+
+    METADATA_DEPENDENCIES = (PositionProvider,)
+
+    def __init__(self, scale: Scale) -> None:
+        super().__init__()
+        self._scale = scale
+        self.edited: set[int] = set()
+
+    def leave_SimpleStatementLine(  # noqa: N802
+        self, original_node: cst.SimpleStatementLine, updated_node: cst.SimpleStatementLine
+    ) -> cst.SimpleStatementLine | cst.FlattenSentinel[cst.SimpleStatementLine]:
+        line, scale = self._line(original_node), self._scale
+        if line not in (scale.line, scale.registered) or len(updated_node.body) > 1:
+            return updated_node
+        self.edited.add(line)
+        if line == scale.line:
+            update = f"{scale.self_name}.{scale.attribute}.copy_({scale.local}.detach())"
+            return cst.FlattenSentinel([self._local(updated_node), _statement(update)])
+        register = _statement(f'self.register_buffer("{scale.attribute}", torch.ones(()), persistent=False)')
+        if scale.made:
+            return updated_node.with_changes(body=register.body)
+        return cst.FlattenSentinel([updated_node, register])
+
+    def leave_Attribute(  # noqa: N802
+        self, original_node: cst.Attribute, updated_node: cst.Attribute
+    ) -> cst.BaseExpression:
+        """After the assignment, ``forward`` reads the local name."""
+        scale = self._scale
+        own = (
+            isinstance(updated_node.value, cst.Name) and updated_node.value.value == scale.self_name
+            and updated_node.attr.value == scale.attribute
+        )  # fmt: skip
+        if own and scale.line < self._line(original_node) <= scale.end:
+            return cst.Name(scale.local, lpar=updated_node.lpar, rpar=updated_node.rpar)
+        return updated_node
+
+    def _line(self, node: cst.CSTNode) -> int:
+        place = self.get_metadata(PositionProvider, node)
+        return place.start.line if isinstance(place, CodeRange) else 0
+
+    def _local(self, node: cst.SimpleStatementLine) -> cst.SimpleStatementLine:
+        """``scale = value`` instead of ``self._scale = value``; its comment stays."""
+        assign = node.body[0]
+        if not isinstance(assign, cst.Assign):
+            return node
+        target = assign.targets[0].with_changes(target=cst.Name(self._scale.local))
+        return node.with_changes(body=[assign.with_changes(targets=[target])])
 
 
-def _line(lines: Sequence[bytes], statement: ast.stmt, text: str) -> str:
-    """A text as another line, indented like a statement; lines end as the first one does."""
-    end = lines[0][len(lines[0].rstrip(b"\r\n")) :]
-    return (end + lines[statement.lineno - 1][: statement.col_offset]).decode() + text
-
-
-def _is_alone(lines: Sequence[bytes], statement: ast.stmt) -> bool:
-    """Whether nothing but a comment shares the lines of a statement."""
-    (first, column), (last, end) = _span(statement)
-    behind = lines[last - 1][end:].strip()
-    return not lines[first - 1][:column].strip() and behind[:1] in (b"", b"#")
-
-
-def _span(node: ast.expr | ast.stmt) -> Span:
-    return (node.lineno, node.col_offset), (node.end_lineno or 0, node.end_col_offset or 0)
-
-
-def _spliced(lines: Sequence[bytes], new: Mapping[Span, str]) -> str:
-    """The text with others at the given places. What lies inside of a replaced expression goes with it."""
-    starts, text = [*accumulate(map(len, lines), initial=0)], b"".join(lines)
-    offsets = {(starts[a - 1] + b, -starts[c - 1] - d): put for ((a, b), (c, d)), put in new.items()}
-    parts: list[bytes] = []
-    at = 0
-    for (start, end), put in sorted(offsets.items()):
-        if start >= at:
-            parts += [text[at:start], put.encode()]
-            at = -end
-    return b"".join([*parts, text[at:]]).decode()
+def _statement(text: str) -> cst.SimpleStatementLine:
+    return cst.SimpleStatementLine([cst.Expr(cst.parse_expression(text))])

@@ -29,18 +29,17 @@ class Scale(NamedTuple):
     Attributes:
         local: Its name in ``forward``.
         self_name: What ``forward`` calls ``self``.
-        statement: Assigns it in ``forward``.
-        reads: Where ``forward`` reads it later.
-        registered: What sets it so far in ``__init__``, or else calls ``super`` there.
+        end: The last line of ``forward``.
+        registered: The line in ``__init__`` that sets it so far, or else the one that calls ``super``.
         made: Whether ``__init__`` sets it so far.
     """
 
     attribute: str
     local: str
     self_name: str
-    statement: ast.Assign
-    reads: list[ast.Attribute]
-    registered: ast.stmt
+    line: int
+    end: int
+    registered: int
     made: bool
 
 
@@ -89,8 +88,8 @@ def _scale(
         return None
     if len(made) > 1 or any(not isinstance(each.value, ast.Constant) for each in made):
         return None
-    own = [node for node in reads if self_attribute(node, self_name)]
-    return Scale(name, local, self_name, statement, own, made[0] if made else begins, bool(made))
+    end, registered = method.end_lineno or 0, (made[0] if made else begins).lineno
+    return Scale(name, local, self_name, statement.lineno, end, registered, bool(made))
 
 
 def _has_no_dimensions(node: ast.expr) -> bool:
