@@ -8,10 +8,15 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
-from ..bench.profile import CALLS, Profile, profile_calls
+from ..bench.profile import CALLS, OperationCost, Profile, profile_calls
 from . import targets
-from .output import HERE, check_places, told, write
+from .output import HERE, check_places, terminal, told, write
+
+LONGEST = 36
+"""Characters of a source line that are shown."""
 
 
 def profile(
@@ -40,10 +45,39 @@ def profile(
             found.save_trace(trace)
     write(found.to_json(), json)
     if json != HERE:
-        typer.echo(found.text(top))
+        _show(found, top)
 
 
 def _measured(target: targets.CommandTarget, calls: int) -> Profile:
     given = target.function, target.args, target.kwargs
     with targets.calling(target):
         return profile_calls(*given, calls=calls, name=target.name, outside=target.site)
+
+
+def _show(found: Profile, top: int) -> None:
+    console = terminal()
+    console.print(Text.assemble((found.name, "bold"), f" on {found.device}, {found.calls_made} calls"))
+    summary = Table(show_header=False, box=None, padding=(0, 2))
+    summary.add_column()
+    summary.add_column(justify="right")
+    for name, value in found.summary():
+        summary.add_row(name, value)
+    console.print(summary)
+    if top:
+        console.print(_table("operation", found.by_operation[:top], found))
+        console.print(_table("line", found.by_line[:top], found))
+    console.print(found.verdict, style="bold", highlight=False)
+
+
+def _table(title: str, costs: tuple[OperationCost, ...], found: Profile) -> Table:
+    on_host = found.backend == "host"
+    table = Table(padding=(0, 1))
+    table.add_column(title, overflow="fold")
+    kernels = () if on_host else ("kernels",)
+    for number in ("operations", *kernels, "inside, us" if on_host else "device, us", "host, us"):
+        table.add_column(number, justify="right", no_wrap=True)
+    for cost in costs:
+        name = Text.assemble(cost.name, *([("\n  " + cost.line(LONGEST), "dim")] if cost.text else []))
+        counts = [f"{cost.operations:,}", *([] if on_host else [f"{cost.kernels:,}"])]
+        table.add_row(name, *counts, f"{cost.busy_us:,.1f}", f"{cost.host_us:,.1f}")
+    return table

@@ -14,9 +14,6 @@ from .costs import OperationCost
 MOST_LINES = 8
 """Lines shown in the picture."""
 
-LONGEST = 36
-"""Characters of a source line in the text."""
-
 _COLOURS = {"host": "tab:orange", "device": "tab:blue"}
 
 Spans = dict[str, list[tuple[float, float]]]
@@ -174,21 +171,16 @@ class Profile:
         Path(path).write_bytes(self._events if str(path).endswith(".gz") else gzip.decompress(self._events))
 
     def __str__(self) -> str:
-        return self.text(top=10)
-
-    def text(self, top: int) -> str:
-        """The figures of the whole call, the ``top`` most expensive operations and lines, and the verdict."""
         rows = "\n".join(f"{name:<34}{value:>14}" for name, value in self.summary())
-        parts = [f"{self.name} on {self.device}, {self.calls_made} calls", rows]
-        for title, costs in (("operation", self.by_operation), ("line", self.by_line)) if top else ():
+        parts = [f"{self.name} on {self.device}", rows, self.verdict]
+        for title, costs in (("operation", self.by_operation), ("line", self.by_line)):
             head = f"{title:<44}{'operations':>11}{'kernels':>9}{'busy us':>11}{'host us':>11}"
             lines = [
-                f"{each.name[-43:]:<44}{each.operations:>11}{each.kernels:>9}{each.busy_us:>11.1f}"
-                f"{each.host_us:>11.1f}  {each.line(LONGEST)}".rstrip()
-                for each in costs[:top]
+                f"{cost.name[-43:]:<44}{cost.operations:>11}{cost.kernels:>9}{cost.busy_us:>11.1f}{cost.host_us:>11.1f}"
+                for cost in costs[:10]
             ]
             parts.append("\n".join([head, *lines]))
-        return "\n\n".join([*parts, self.verdict])
+        return "\n\n".join(parts)
 
     def summary(self) -> list[tuple[str, str]]:
         """The figures of the whole call, as names and texts."""
