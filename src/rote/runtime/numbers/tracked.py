@@ -42,6 +42,7 @@ from .expressions import (
     LISTED,
     MOST_STEPS,
     PAIRED,
+    SCALARS,
     STRICT,
     TEXTS,
     TRUTHS,
@@ -65,13 +66,12 @@ _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
-_SCALARS = KINDS | TEXTS
-_FOLLOWED = _SCALARS | {numpy.ndarray}
+_FOLLOWED = SCALARS | {numpy.ndarray}
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
 _READ = KINDS | {list}
 """Types of what is read from tensors: a number, or several."""
-_RESULTS = _SCALARS | TRUTHS
+_RESULTS = SCALARS | TRUTHS
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -281,7 +281,7 @@ class TrackedNumbers:
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in _SCALARS else None
+        found = self._known.get(identity(value)) if type(value) in SCALARS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
@@ -767,11 +767,12 @@ class TrackedNumbers:
         if self.owed:
             self.pin(*self.take_owed())
 
-    def take_owed(self) -> list[Any]:
-        """The numbers that a function was given, for one who knows what becomes of them."""
-        owed = list(self.owed.values())
-        self.owed.clear()
-        self.owed_in = None  # it keeps what its variables hold
+    def take_owed(self, *some: Any) -> list[Any]:
+        """The numbers that a function was given, or some of them, for one who knows what becomes of them."""
+        taken = self.owed.keys() & set(map(identity, some)) if some else [*self.owed]
+        owed = [self.owed.pop(each) for each in taken]
+        if not self.owed:
+            self.owed_in = None  # it keeps what its variables hold
         return owed
 
     def stop(self, why: str) -> None:
