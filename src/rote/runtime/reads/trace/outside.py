@@ -370,11 +370,13 @@ class Outside(dict[int, Any]):
     def is_left(self, each: WrittenSlot, now: Any) -> bool:
         """Whether a slot holds what it held before the call has written it.
 
-        That is the very object where it can be changed: somebody may hold the one that lay there.
+        That is the very object where it can be changed: somebody may hold the one that lay there. An equal
+        array that the call has made is taken for the one that lay there: no replay makes another.
         """
         if not is_same(each.was, self.form(now)):
             return False
-        return now is each.itself or not (self.can_stand(now) or self.is_tensors(now))
+        known = self.has(now) or type(now) is set
+        return now is each.itself or not ((known and self.can_stand(now)) or self.is_tensors(now))
 
     def can_compare(self, value: Any) -> bool:
         """Whether it can be told if an object was changed."""
