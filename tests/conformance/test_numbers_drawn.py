@@ -263,17 +263,58 @@ def rows_beside_it(s: Any, x: Tensor) -> Tensor:
     return x * float(s.rows[np.random.randint(15, 21, size=2)].sum())
 
 
+def weighed_rows(s: Any, x: Tensor) -> Tensor:
+    """How likely each is stands in an array outside; what is computed of it is computed in each call."""
+    weights = s.rows[:, 1] + 1
+    chosen = np.random.choice(20, 4, replace=False, p=weights / weights.sum())
+    return s.memory[chosen].sum(0) * x
+
+
+def of_a_pool_that_is_read(s: Any, x: Tensor) -> tuple[Tensor, float]:
+    """The loss is read behind an array that is an index."""
+    found = s.memory[s.rng.choice(s.places, 3)].sum(0) * x
+    return found, found.sum().item()
+
+
+def around_means(s: Any, x: Tensor) -> Tensor:
+    return torch.as_tensor(s.rng.normal(s.rows[0], 0.1), device=x.device) * x
+
+
+def weighed_by_what_changes(s: Any, x: Tensor) -> Tensor:
+    s.rows[3, 1] += 1
+    weights = s.rows[:, 1] + 1
+    return s.memory[s.rng.choice(20, 4, p=weights / weights.sum())].sum(0) * x
+
+
+def weighed_by_a_tensor(s: Any, x: Tensor) -> Tensor:
+    weights = torch.softmax(s.memory[:, 1] * 0.1 + x.sum(), 0).cpu().numpy().astype(np.float64)
+    return x + int(np.random.choice(20, p=weights / weights.sum()))
+
+
+def filled_with_them(s: Any, x: Tensor) -> Tensor:
+    made = np.zeros(3)
+    s.rng.standard_normal(out=made)
+    return torch.as_tensor(made, device=x.device) * x
+
+
+def filled_outside(s: Any, x: Tensor) -> Tensor:
+    s.rng.standard_normal(None, np.float32, s.rows)
+    return torch.as_tensor(s.rows[0].copy(), device=x.device) * x
+
+
 REPLAYED = (
     a_factor, between, an_integer, several, of_numpy, a_coin, a_coin_and_more, a_falling_share, a_result,
     kept, before_a_read, a_choice, a_second_number, own_generator, in_order, a_sample, a_sample_of_numbers,
     with_replacement, by_weight, a_shuffled_array, shuffled_twice, a_shuffled_list, rows_of_an_array,
-    rows_by_a_mask, behind_a_number, behind_a_check, behind_a_distribution,
+    rows_by_a_mask, behind_a_number, behind_a_check, behind_a_distribution, weighed_rows,
+    of_a_pool_that_is_read, around_means,
 )  # fmt: skip
 OTHERS = (
     behind_a_read, an_array, seeded, looked_at, kept_in_order, of_tensors, now_and_then_behind_a_read,
     as_many_as_were_read, another_behind_a_read, another_behind_two, a_shuffled_array_that_is_kept,
     part_of_what_is_kept, shuffled_rows, a_part_seen_before, a_tensor_of_it_before, used_between,
-    changed_behind, rows_that_are_changed, rows_beside_it,
+    changed_behind, rows_that_are_changed, rows_beside_it, weighed_by_what_changes, weighed_by_a_tensor,
+    filled_with_them, filled_outside,
 )  # fmt: skip
 
 

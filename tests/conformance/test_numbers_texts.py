@@ -42,7 +42,7 @@ def written(piece: str, number: str, depth: int = 0) -> Iterator[str]:
         yield piece.format(a=number, b=number, t=t)
 
 
-def play(body: str, device: torch.device, values: Sequence[float] = _VALUES) -> int:
+def play(body: str, device: torch.device, values: Sequence[float | str] = _VALUES) -> int:
     """Call a program plainly and graphed, compare each call, and say how many were replayed."""
     text = SCENE.replace("BODY", f"            self.step += 1\n            {body}\n            return x + 1")
     names: list[dict[str, Any]] = [{}, {}]
@@ -51,9 +51,11 @@ def play(body: str, device: torch.device, values: Sequence[float] = _VALUES) -> 
     graphed, plain = (each["make"]() for each in names)
     run = rote.graph(graphed.program.run, keep=True)
     for number, s in enumerate(values):
-        x, xi = torch.full((3,), float(s), device=device), torch.zeros(3, dtype=torch.int64, device=device)
+        x = torch.full((3,), float(number if type(s) is str else s), device=device)
+        xi = torch.zeros(3, dtype=torch.int64, device=device)
         seen: list[Any] = []
         for function, state in ((run, graphed), (plain.program.run, plain)):
+            state.program.given = s
             with redirect_stdout(io.TextIOWrapper(io.BytesIO())):
                 try:
                     result = bits(function(x.clone(), x.clone(), xi, s))
@@ -87,6 +89,62 @@ def test_each_look_at_a_text(device, look):
         t = text.format(a=number)
         play(f"return x * {look.format(t=t)}, {t}", device)
         play(f"t = {t}; self.name = t; return x + {look.format(t='t')}", device)
+
+
+_TEXTS = ["0", "1.0", "ab", "0", "a", "x0", "10", "", "é", "0", "5.5", "lorem", "1", "0", "zz", "q"]
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_each_look_at_a_text_that_is_given(device, look):
+    """By an argument, or in a slot that the program sets: it may be another one in each call."""
+    for given in ("s", "self.given"):
+        play(f"return x * {look.format(t=given)}, {given}", device, _TEXTS)
+        play(f"t = {given}; self.name = t; return x + {look.format(t='t')}", device, _TEXTS)
+
+
+OF_TEXTS = [
+    "{a}", "(lambda z: f'{{z}}!')({a})", "{a}.upper()", "{a}.strip('0').title()", "[{a}, 'b']",
+    "{{'id': ({a}, 1)}}", "', '.join([{a}, 'b'])", "str({a})", "'%s at %s' % ({a}, {a})", "({a} + '.pt')",
+    "'{{}}: {{}}'.format({a}, s)", "json.dumps({{'id': {a}}})", "f'{{len({a})}}'",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("piece", OF_TEXTS)
+def test_texts_that_are_given_and_only_kept_replay(device, piece):
+    values = [f"sample {number}" for number in range(16)]
+    for sink, given in zip(_SINKS, itertools.cycle(("s", "self.given")), strict=False):
+        replayed = play(sink.format(t=piece.format(a=given)), device, values)
+        assert sink in _LEFT or replayed >= 5, f"{sink} of {piece}: {replayed}"
+
+
+def test_names_in_batches(device):
+    """A batch has the names of its samples, which are returned, kept and logged, and decide nothing."""
+    model = torch.nn.Linear(4, 2).to(device).requires_grad_(False)
+    state = SimpleNamespace(last=None, names=[], line="")
+
+    def step(batch: dict[str, Any]) -> dict[str, Any]:
+        state.last = batch["id"]
+        state.names.extend(batch["id"])
+        state.line = f"{batch['id'][0]} and {len(batch['id'])} more"
+        return {
+            "scores": model(batch["x"]),
+            "id": batch["id"],
+            "pairs": [*zip(batch["id"], "ab", strict=True)],
+        }
+
+    g = rote.graph(step)
+    for number in range(24):
+        batch = {"x": torch.randn(2, 4, device=device), "id": [f"s{number}", f"t{number}"]}
+        result = g(batch)
+        assert torch.equal(result["scores"], model(batch["x"]))
+        assert result["id"] is batch["id"]
+        assert result["pairs"] == [(f"s{number}", "a"), (f"t{number}", "b")]
+        assert state.last is batch["id"]
+        assert state.names[-2:] == batch["id"]
+        assert state.line == f"s{number} and 2 more"
+    assert len(state.names) == 48
+    assert g.report().replayed >= 14, g.explain()
+    g.reset()
 
 
 PLAIN = [

@@ -280,3 +280,47 @@ def test_python_is_given_what_a_map_iterates(device, mapped):
         state["step"] -= 1
         assert_same(mine, fn(x))
     assert g.report().replayed >= 12 or mapped == "a function of C", g.explain()
+
+
+def _keeps_the_best(state: Any, value: float) -> None:
+    if value < state.best:
+        state.best = value
+
+
+def _keeps_a_better_one(state: Any, value: float) -> None:
+    if value < state.best - 1e-3:
+        state.best, state.bad = value, 0
+    else:
+        state.bad += 1
+
+
+def _keeps_it_in_a_dict(state: Any, value: float) -> None:
+    if state.found["best"] > value:
+        state.found["best"] = value
+
+
+@pytest.mark.parametrize("keeps", [_keeps_the_best, _keeps_a_better_one, _keeps_it_in_a_dict])
+@pytest.mark.parametrize("falls", ["always", "at times"])
+@COMPUTES
+def test_the_best_so_far(device, keeps, falls):
+    """Where each call improves on the one before, it is compared with what that has left there."""
+
+    def make() -> tuple[Callable[[Tensor], float], SimpleNamespace]:
+        state = SimpleNamespace(best=1e9, bad=0, found={"best": 1e9})
+
+        def step(x: Tensor) -> float:
+            value = x.mean().item()
+            keeps(state, value)
+            return value
+
+        return step, state
+
+    (plain, expected), (step, state) = make(), make()
+    g = rote.graph(step, keep=True)
+    for number in range(40):
+        rises = falls == "at times" and number % 3 == 2
+        x = torch.full((3,), 100.0 - number + 5 * rises, device=device)
+        assert g(x) == plain(x)
+        assert state == expected
+    assert g.report().replayed >= 20, g.explain()
+    g.reset()

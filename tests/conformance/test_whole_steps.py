@@ -322,6 +322,19 @@ def test_grad_scaler(device, unscale):
     assert max(recording.paths for recording in report.recordings) == 2
 
 
+def test_grad_scaler_whose_step_is_read(device):
+    """Numbers that are read make the traced call begin again: what the scaler has noted by then is gone."""
+
+    class Reading(Scaled):
+        unscale = True
+
+        def step(self, x, y):
+            return super().step(x, y).item(), self.scaler.get_scale()
+
+    g = train(lambda: Reading(device), batches(device, 40), every=1)
+    assert g.report().replayed >= 40 - 2 * WARM, g.explain()
+
+
 @pytest.mark.parametrize("unscale", [False, True], ids=["scaled", "unscaled"])
 def test_grad_scaler_with_a_fused_optimizer(device, unscale):
     """It takes the scale and the overflow as tensors: no host read, one way."""

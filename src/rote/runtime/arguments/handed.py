@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from ...base import is_instance
-from ..objects import members
+from ..objects import exact, members
 from .opened import Name, Opening, is_openable
 
 DEEPEST = 64
@@ -41,12 +41,38 @@ class GivenBranch:
         return hash(self.number)
 
 
+class MixedKeys(tuple[Any, ...]):
+    """Keys that are not all text, or members: 1, 1.0 and True are equal, and three different keys."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            type(other) is MixedKeys
+            and [*map(exact, self)] == [*map(exact, other)]
+            and tuple.__eq__(self, other)
+        )
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = tuple[Any, ...].__hash__
+
+
 class Made(NamedTuple):
-    """An object that the call has made: its class, its attributes and members, and what lies in them."""
+    """An object that the call has made: its class, its attributes and members, and what lies in them.
+
+    Of a set the names are its members, in the order in which they are added.
+    """
 
     kind: type
     names: tuple[Name, ...]
     values: tuple[Any, ...]
+
+
+SETS = frozenset({set, frozenset})
+_IN_SETS = frozenset({str, bytes, int, float, bool, type(None)})
+"""Types of members with which a set is made again."""
 
 
 class Marking:
@@ -98,6 +124,8 @@ class Marking:
         if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
             names, parts = members.keys(value), [*members.values(value)]
             return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
+        if kind in SETS and not self._is_outside(value):
+            return self._made_set(value, kind)
         opening = self._opening(kind)
         if opening is None or self._is_outside(value):
             return value
@@ -117,6 +145,8 @@ class Marking:
             return [*value.values()]
         if kind in (list, tuple, deque) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
+        if kind in SETS:
+            return [] if in_order(value) is not None else None
         opening = self._opening(kind)
         return opening.look(value)[1] if opening is not None else None
 
@@ -131,11 +161,29 @@ class Marking:
                 self._marked[id(value)] = make(marked)
         return self._marked.get(id(value), value)
 
+    def _made_set(self, value: Any, kind: type) -> Any:
+        added = in_order(value)
+        if added is None:
+            return value
+        self._looked_at.append(value)
+        return self._marked.setdefault(id(value), Made(kind, added, ()))
+
     def _opening(self, kind: type) -> Opening | None:
         if kind not in self._openings:
             can = kind.__module__ != "builtins" and (kind is OrderedDict or is_openable(kind))
             self._openings[kind] = Opening(kind, _WHOLE) if can else None
         return self._openings[kind]
+
+
+def in_order(found: Any) -> MixedKeys | None:
+    """The members of a set in an order in which one that they are added to has them as this one does.
+
+    Where hashes collide, the order of a set depends on how it has come to its members. None if no such order
+    is found, or if these are not plain values.
+    """
+    held = [*found]
+    orders = (held, held[::-1]) if _IN_SETS.issuperset(map(type, held)) else ()
+    return next((MixedKeys(each) for each in orders if [*type(found)(each)] == held), None)
 
 
 def is_named(kind: type) -> bool:

@@ -12,7 +12,7 @@ import numpy
 import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
-from ..numbers import KINDS, NumberSource, TrackedNumbers
+from ..numbers import SCALARS, NumberSource, TrackedNumbers
 from ..objects import Itself, said_name, tells_itself
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
@@ -337,7 +337,7 @@ def bind(
     changing = openings.numbers.get(spec) if openings is not None and openings.numbers else None
     if changing:
         described = [
-            (kind, (token[0], CHANGES)) if place in changing and token[0] in KINDS else (kind, token)
+            (kind, (token[0], CHANGES)) if place in changing and token[0] in SCALARS else (kind, token)
             for place, (kind, token) in enumerate(described)
         ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
@@ -620,7 +620,7 @@ def changed_numbers(was: Key, call: Call) -> frozenset[int]:
         place for place, (one, other) in enumerate(zip(was.tokens, now.tokens, strict=True)) if one != other
     }
     kinds = [(was.tokens[place][0], now.tokens[place][0], call.kinds[place]) for place in found]
-    plain = all([one is other and one in KINDS and kind is PLAIN for one, other, kind in kinds])
+    plain = all([one is other and one in SCALARS and kind is PLAIN for one, other, kind in kinds])
     return frozenset(found) if found <= replaceable and plain else frozenset()
 
 

@@ -22,10 +22,10 @@ import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import array_over, exact, form_of, put, tells_itself, tensor_over
+from ..objects import array_over, form_of, put, tells_itself, tensor_over
 from ..state import ATTRIBUTE, ITEM
 from .bound import SLOT, Bound, Target
-from .handed import DEEPEST, Made
+from .handed import DEEPEST, SETS, Made, MixedKeys
 from .opened import Opening, another, made_of, member_of, name_of, put_member, slots_of, table_of
 
 Spec = Any
@@ -45,24 +45,6 @@ VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
 
 _WITH_TEXT = frozenset({str, int, float, bool, bytes, complex, type(None)})
 """Types of keys that are written out in names."""
-
-
-class MixedKeys(tuple[Any, ...]):
-    """Keys of a dict that are not all text: 1, 1.0 and True are equal, and three different keys."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is MixedKeys
-            and [*map(exact, self)] == [*map(exact, other)]
-            and tuple.__eq__(self, other)
-        )
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple[Any, ...].__hash__
 
 
 def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
@@ -148,7 +130,7 @@ def _parts(
     if kind is Bound:
         return "bound", Bound, value.targets, (value.value, *value.parts)
     if kind is Made:
-        return "made", value.kind, value.names, value.values
+        return "set" if value.kind in SETS else "made", value.kind, value.names, value.values
     if is_instance(value, tuple) and hasattr(kind, "_fields") and not table_of(value):
         return _parts_of_named(value, kind._fields)
     if is_instance(value, tuple) and hasattr(kind, "n_sequence_fields"):  # torch.return_types
@@ -288,6 +270,7 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "dataclass": _make_dataclass,
     "bound": lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
     "made": made_of,
+    "set": lambda cls, names, values: cls(names),
 }
 """Makes a branch of each kind, but of objects: these are made beside others."""
 
@@ -545,6 +528,8 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):
         return [f"{prefix}[{_shown(name)}]" for name in names]
+    if kind == "set":
+        return []
     if kind == "bound":
         return [prefix, *[target.name for target in names]]
     return [name_of(name, prefix) for name in names]

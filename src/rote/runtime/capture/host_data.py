@@ -361,7 +361,7 @@ class HostDataMode(TorchFunctionMode):
         if form_of(array) is not None and host.under(array) is not None:
             return array
         if numbers is not None and numbers.expression(array) is not None:
-            numbers.owed.pop(identity(array), None)
+            numbers.take_owed(array)
         elif not host.is_made(pointer_of(array)):
             return array
         return self._build(torch.tensor, (array,), {"device": tensor.device})

@@ -533,8 +533,7 @@ class TracedCall:
             if any([leaf.tracked for leaf in template.leaves]):
                 use.numbers.extend(tracer.saved_numbers())
                 self._plan.numbers.pin(*held_by_contexts(value, template, self._leaves))
-            self._plan.numbers.settle_owed()
-            self._plan.numbers.ends = True
+            self._plan.numbers.end()
             template = template.computed(self._plan.numbers)
         if host.lent:
             template = with_lent(template, [each.tensor for each in host.lent], tracer.cursor.storages)

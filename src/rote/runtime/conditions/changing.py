@@ -24,6 +24,7 @@ class ChangingNumbers:
     Attributes:
         fixed_leaves: Argument leaves whose numbers have to be in the key.
         news: How often a number turned out to change that a call did not follow.
+        ways: How many calls in a row numbers have led another way each.
     """
 
     def __init__(self) -> None:
@@ -33,7 +34,7 @@ class ChangingNumbers:
         self._fixed: set[object] = set()
         self._tries = 0
         self.fixed_leaves: set[int] = set()
-        self.news = 0
+        self.news = self.ways = 0
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
         self._draws = self._clock = False
@@ -141,10 +142,11 @@ class ChangingNumbers:
         Calls that it leads another way each (``if step % 4 == 0``) are observed before one comes again.
         """
         self._tries = 0
+        self.ways += 1
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
-        self._tries, self._before = 0, None
+        self._tries, self._before, self.ways = 0, None, 0
 
     def fix_lines(self, lines: Iterable[Lines]) -> None:
         """What these lines do with a number is not understood: there it is a condition."""

@@ -19,7 +19,7 @@ import numpy
 import torch
 
 from ...base import Site, identity, is_instance
-from ..numbers import KINDS, is_array
+from ..numbers import SCALARS, is_array
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
 from ..state import (
@@ -320,7 +320,7 @@ class Guard:
             (address_of(*place.entry[:3]), was, now)
             for place, was, now in found
             if type(was) is type(now)
-            and type(was) in KINDS
+            and type(was) in SCALARS
             and place.entry.kind in (ITEM, ATTRIBUTE, CELL)
             and type(place.entry.container) is not Argument
         ]

@@ -212,8 +212,8 @@ class Settling:
             or (numbers is not None and unseen.is_float)
             or changing.reads(unseen.read.site)
         )
-        # as long as a read of a number is a way for each value
-        missed = numbers is not None and numbers.missed
+        # as long as a read of a number is a way for each value, or each call asks for what it has read itself
+        missed = numbers is not None and (numbers.missed or changing.ways >= FEW)
         if counted or often or missed:
             changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 

@@ -55,6 +55,8 @@ _PLAIN = frozenset({int, float, bool, type(None), range, str})
 _SEQUENCES = frozenset({list, tuple})
 _MOST = 512
 """Numbers in what a draw gives."""
+_LARGEST = 1 << 16
+"""Numbers in an array that a draw is given, such as how likely each is."""
 _NEXT, _SHUFFLE, _ORDER = "next", "shuffle", "order"
 
 
@@ -185,11 +187,12 @@ def _is_plain(value: Any) -> bool:
     """Whether a replay may give a value again: a number, or a few of them."""
     if type(value) in _SEQUENCES:
         return all([type(each) in _PLAIN for each in value])
-    return type(value) in _PLAIN or isinstance(value, (numpy.dtype, type))
+    of_numbers = is_array(value) and value.size <= _LARGEST
+    return of_numbers or type(value) in _PLAIN or isinstance(value, (numpy.dtype, type))
 
 
 def _fixed(value: Any) -> Any:
-    return value.copy() if type(value) is list else value
+    return value.copy() if type(value) is list or is_array(value) else value
 
 
 def can_draw(generator: Any) -> bool:
@@ -197,9 +200,17 @@ def can_draw(generator: Any) -> bool:
     return type(generator) in _FUNCTIONS or can_go_back(generator)
 
 
-def is_drawing(generator: Any, name: str, given: Sequence[Any] = ()) -> bool:
-    """Whether a method of C draws a number, and tells nothing else of the generator."""
-    return name in _FUNCTIONS.get(type(generator), {}) and (name != _SHUFFLE or can_shuffle(generator, given))
+def is_drawing(
+    generator: Any, name: str, given: Sequence[Any] = (), is_outside: Callable[[Any], bool] = bool
+) -> bool:
+    """Whether a method of C draws a number, and tells nothing else of the generator.
+
+    What it shuffles is written, and is the call's own.
+    """
+    known = name in _FUNCTIONS.get(type(generator), {})
+    if name == _SHUFFLE:
+        return known and can_shuffle(generator, given) and not is_outside(given[0])
+    return known and not any([is_outside(each) and not is_array(each) for each in given])
 
 
 def can_shuffle(generator: Any, given: Sequence[Any]) -> bool:

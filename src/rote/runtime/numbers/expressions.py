@@ -29,6 +29,8 @@ TRUTHS: frozenset[type] = frozenset({bool, numpy.bool_})
 _RESULTS = KINDS | TRUTHS
 TEXTS: frozenset[type] = frozenset({str})
 """Types of what numbers are written as, which are followed as they are."""
+SCALARS = KINDS | TEXTS
+"""Types of what a call may be given and is followed."""
 _NUMPY = "numpy."
 MOST_STEPS = 4096
 """What a call computes that is followed; a number that is computed behind that is known by its value."""

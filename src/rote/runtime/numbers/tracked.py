@@ -42,6 +42,7 @@ from .expressions import (
     LISTED,
     MOST_STEPS,
     PAIRED,
+    SCALARS,
     STRICT,
     TEXTS,
     TRUTHS,
@@ -53,6 +54,7 @@ from .expressions import (
     value_of,
 )
 from .fresh import fresh
+from .gathered import Gathered
 from .parts import is_data, is_sequence, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
@@ -65,13 +67,12 @@ _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
-_SCALARS = KINDS | TEXTS
-_FOLLOWED = _SCALARS | {numpy.ndarray}
+_FOLLOWED = SCALARS | {numpy.ndarray}
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
 _READ = KINDS | {list}
 """Types of what is read from tensors: a number, or several."""
-_RESULTS = _SCALARS | TRUTHS
+_RESULTS = SCALARS | TRUTHS
 _DATA = frozenset({str, bytes, bool, type(None), complex, type(Ellipsis), bytearray, range})
 
 
@@ -201,7 +202,7 @@ class TrackedNumbers:
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
-        self.ends = False  # the call is over: what follows is in what it leaves behind and returns
+        self.ends = False
         self._draws: list[Draw] = []
         self._times: list[TimeRead] = []
         # what is drawn or computed now by code that is none of the call's, and the frame that has called it
@@ -217,6 +218,7 @@ class TrackedNumbers:
         self._lent = 0  # arrays that it has made of tensors
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
+        self.gathered = Gathered()
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
         # what the next instruction computes, where a note says so
@@ -281,7 +283,7 @@ class TrackedNumbers:
 
     def original(self, value: Any) -> Any:
         """The object for which a followed number stands."""
-        found = self._known.get(identity(value)) if type(value) in _SCALARS else None
+        found = self._known.get(identity(value)) if type(value) in SCALARS else None
         return found[2] if found is not None else value
 
     def compute(self, function: str, operands: tuple[Any, ...], result: Any) -> Any:
@@ -545,6 +547,31 @@ class TrackedNumbers:
         if any([self._part(each).given for each in operands]):
             self.drawing = (function, operands), frame
 
+    def gives(self, source: Any, value: Any) -> bool:
+        """A generator gives a value; whether nobody looks at it but what is computed of all that it gives."""
+        gathering = self.gathered.taking(source)
+        if gathering is None or not gathering.function:
+            return gathering is not None
+        if type(value) in KINDS or type(value) in TRUTHS:
+            gathering.values.append(value)
+            return True
+        self.gathered.leave(gathering)
+        self.pin(*gathering.values)
+        return False
+
+    def take_gathered(self, caller: Any, value: Any) -> Any:
+        """A function has returned that took all that a generator gave: the object for what it gave."""
+        for each in reversed(found := self.gathered.end(caller)):
+            if each is found[0] and each.function and type(value) in KINDS:
+                return self.compute(each.function, tuple(each.values), value)
+            self.pin(*each.values)
+        return value
+
+    def leave_gathered(self, caller: Any) -> None:
+        """Such a function has raised."""
+        for each in self.gathered.end(caller):
+            self.pin(*each.values)
+
     def leave_apart(self) -> None:
         """Such a function has given something else than a number, or has raised."""
         drawing, self.drawing = self.drawing, None
@@ -663,6 +690,7 @@ class TrackedNumbers:
         self._next = None
         self._operands = None
         self.take_owed()
+        self.gathered.clear()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch has given a number, or a list: what stands for it, if it was just read."""
@@ -767,11 +795,12 @@ class TrackedNumbers:
         if self.owed:
             self.pin(*self.take_owed())
 
-    def take_owed(self) -> list[Any]:
-        """The numbers that a function was given, for one who knows what becomes of them."""
-        owed = list(self.owed.values())
-        self.owed.clear()
-        self.owed_in = None  # it keeps what its variables hold
+    def take_owed(self, *some: Any) -> list[Any]:
+        """The numbers that a function was given, or some of them, for one who knows what becomes of them."""
+        taken = self.owed.keys() & set(map(identity, some)) if some else [*self.owed]
+        owed = [self.owed.pop(each) for each in taken]
+        if not self.owed:
+            self.owed_in = None  # it keeps what its variables hold
         return owed
 
     def stop(self, why: str) -> None:
@@ -780,6 +809,12 @@ class TrackedNumbers:
             self.stopped = why
 
     # ------------------------------------------------------------------ the end
+
+    def end(self) -> None:
+        """The call is over: what follows is in what it leaves behind and returns."""
+        self.settle_owed()
+        self.pin(*self.gathered.clear())
+        self.ends = True
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""

@@ -358,8 +358,7 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         # An append depends on no member: a replay adds its own members to the container as it then is.
         grows = name in _GROWING and not is_called_by_output(trace)
         if can_draw(owner) and trace.outside.has_generator(owner):
-            known = is_drawing(owner, function.__name__, given)
-            trace.draws(owner, draws=known and not any(map(trace.outside.has, given)))
+            trace.draws(owner, draws=is_drawing(owner, function.__name__, given, trace.outside.has))
         elif not (grows and trace.writes.append(owner, _GROWING[name](given))):
             change(trace, owner)
         for each in given:

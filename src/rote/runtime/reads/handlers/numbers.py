@@ -204,6 +204,8 @@ _ITERATES = frozenset({
     *_OF_ITERTOOLS,
 })  # fmt: skip
 """Functions that hand on what they iterate, and look at none of it."""
+_TAKE = frozenset({list, tuple, next})
+"""Functions that keep what a generator gives, or hand it on."""
 _MAKES_EMPTY = (object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__)
 """What makes objects, and looks at no argument."""
 _MADE_AS: Mapping[Any, type] = {
@@ -271,6 +273,8 @@ class TrackingNotes:
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
             numbers.drop_operands()
+            if numbers.gathered:
+                numbers.leave_gathered(trace.running.frame())
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
@@ -284,9 +288,15 @@ class TrackingNotes:
     def _before(self, name: str, code: str) -> Callable[[Any], None] | None:
         """What is told a value that leaves Python code for C, or that C hashes."""
         method = code.startswith("__") and code.endswith("__") and code not in _SLOTS_OF_C
-        if name in ("YIELD_VALUE", "SET_UPDATE") or (name == "RETURN_VALUE" and method):
-            return self._leaves
-        return None
+        if name == "YIELD_VALUE":
+            return self._yields
+        return self._leaves if name == "SET_UPDATE" or (name == "RETURN_VALUE" and method) else None
+
+    def _yields(self, value: Any) -> None:
+        numbers, trace = self._numbers(), self._trace()
+        frame = trace.running.frame() if trace is not None else None
+        if numbers is None or not numbers.gathered or not numbers.gives(frame, value):
+            self._leaves(value)
 
     def _leaves(self, value: Any) -> None:
         numbers = self._numbers()
@@ -313,6 +323,8 @@ class TrackingNotes:
             trace = self._trace()
             here = trace is not None and trace.running.frame() is numbers.drawing[1]
             return _unprofiled(numbers.take_drawn, value) if here else value
+        if numbers is not None and numbers.gathered and (trace := self._trace()) is not None:
+            value = _unprofiled(numbers.take_gathered, trace.running.frame(), value)
         return self._computed("", value)
 
     def _computed(self, function: str, value: Any) -> Any:
@@ -367,6 +379,8 @@ def _moved(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
 def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     """The instruction hands on what it iterates; what is iterated may compute that in C."""
     _iterated(trace, numbers, (value,))
+    if type(value) is GeneratorType:
+        _gather(trace, numbers, "", value)
 
 
 def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> None:
@@ -772,6 +786,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(CALLED[function], args)
     elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
         numbers.compute_next(OF_MEMBERS[function], members)
+    elif (function in OF_MEMBERS or function in _TAKE) and [*map(type, args)] == [GeneratorType]:
+        _gather(trace, numbers, OF_MEMBERS.get(function, ""), args[0])
     elif function in _PLACES and not named and _has_a_place(numbers, args):
         _placed(numbers, function, *args)
     elif _is_of_torch(function):
@@ -807,6 +823,13 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
                 _asked(numbers, each, "__len__")
     else:
         _unknown(numbers, function, args)
+
+
+def _gather(trace: Trace, numbers: TrackedNumbers, function: str, generator: Any) -> None:
+    """A loop, or C, takes what a generator gives."""
+    caller = trace.running.frame()
+    if caller is not None:
+        numbers.gathered.begin(function, caller, generator)
 
 
 _TELL_LENGTHS = {"write": LENGTH, "writerow": ROW_LENGTH}

@@ -155,7 +155,7 @@ class Bindings:
             or each.address in binding.often
             or outside.given.number_of(now) is not None  # the next call has another argument
             or outside.is_tensors(now)
-            or (binding.others and not is_same(each.was, outside.form(now)))
+            or (binding.others and not outside.is_left(each, now))
         ):
             owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)
             binding.add(target_of(each.kind, each.container, each.key, owner, name), now)

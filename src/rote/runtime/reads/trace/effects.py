@@ -104,7 +104,7 @@ class OutsideEffects:
         if left is not each.was:  # what an object outside holds is written where it lies
             self._followed.leaves(left)
         now = outside.form(left)
-        if not is_same(each.was, now) or outside.is_tensors(left):  # an equal array has other memory
+        if not outside.is_left(each, left):
             yield self._effect(each, each.suffix, each.was, now)
             return
         read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before

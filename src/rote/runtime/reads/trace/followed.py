@@ -11,7 +11,7 @@ from ...arguments import Laid, Target, can_be_laid
 from ...numbers import (
     ARRAY,
     ITERATORS,
-    KINDS,
+    SCALARS,
     TELL_TIME,
     DrawnFrom,
     NumberSource,
@@ -60,7 +60,7 @@ class FollowedNumbers:
         or C, has it. An equal number is as good, and the slot gets its own again.
         """
         numbers = self.numbers
-        if numbers is None or not (type(value) in KINDS or is_array(value)):
+        if numbers is None or not (type(value) in SCALARS or is_array(value)):
             return False
         if not numbers.follows and numbers.stopped is not None:
             return False
@@ -88,7 +88,7 @@ class FollowedNumbers:
         """
         numbers = self.numbers
         for target, value in left if numbers is not None and numbers.follows else ():
-            if type(value) in KINDS and numbers is not None and numbers.original(value) is not value:
+            if type(value) in SCALARS and numbers is not None and numbers.original(value) is not value:
                 target.write(numbers.original(value))
         self._laid.take_back()
 

@@ -98,7 +98,7 @@ from .kinds import (
     is_readable,
 )
 from .running import RunningCode
-from .written import Slots, shown
+from .written import Slots, WrittenSlot, is_same, shown
 
 COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
@@ -106,6 +106,8 @@ SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
+_FROZEN = (frozenset, BuiltinMethodType, MethodWrapperType)
+"""Types of objects that are compared by what they hold, and hold it for good."""
 _BOUND = frozenset({MethodType, BuiltinMethodType, MethodWrapperType})
 """Types of methods that belong to one object."""
 _KEPT_BY_GENERATORS, _COUNTER = "gauss_next", "next_id"
@@ -152,6 +154,7 @@ class Outside(dict[int, Any]):
         self.members: set[tuple[int, Any]] = set()
         self.replaced: list[tuple[str, Any, Any, Any, str]] = []  # slots whose values change
         self.moved: list[Any] = []  # containers of tensors whose members the call moves, and finds moved
+        self.staged: list[Any] = []  # empty tables of scalers, which the call fills unnoticed
         self.kinds = kinds
         self._traits = Traits(kinds)
         self.slots = slots
@@ -216,6 +219,7 @@ class Outside(dict[int, Any]):
         if self.kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
             return
         if trait & STAGED and is_empty_stage_table(value):  # a scaler fills it, and leaves a new one
+            self.staged.append(value)
             return
         self[which] = value
         self.names[which] = (identity(owner) if owner is not None else 0, suffix)
@@ -357,6 +361,22 @@ class Outside(dict[int, Any]):
     def by_content(self, kind: type) -> bool:
         """Whether instances of a type are compared by what they hold."""
         return bool(self._traits[kind] & BY_CONTENT)
+
+    def can_stand(self, value: Any) -> bool:
+        """Whether an object is compared by what it holds, and may hold something else later."""
+        kind, trait = type(value), self._traits[type(value)]
+        return bool(trait & BY_CONTENT) and not (trait & (MEETS | STAGED) or issubclass(kind, _FROZEN))
+
+    def is_left(self, each: WrittenSlot, now: Any) -> bool:
+        """Whether a slot holds what it held before the call has written it.
+
+        That is the very object where it can be changed: somebody may hold the one that lay there. An equal
+        array that the call has made is taken for the one that lay there: no replay makes another.
+        """
+        if not is_same(each.was, self.form(now)):
+            return False
+        known = self.has(now) or type(now) is set
+        return now is each.itself or not ((known and self.can_stand(now)) or self.is_tensors(now))
 
     def can_compare(self, value: Any) -> bool:
         """Whether it can be told if an object was changed."""
@@ -626,7 +646,7 @@ class Outside(dict[int, Any]):
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         self.forwards.let_go()
-        for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent):
+        for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent, self.staged):
             held.clear()
         self.given = Given()
 

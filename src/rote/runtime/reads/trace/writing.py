@@ -70,12 +70,13 @@ class OutsideWrites:
         if self._lets_die([slot.now()], outside.name(owner, slot.suffix)):
             slots.written[address] = slot._replace(was=MISSING)
             return
-        was = read.value if read is not None else outside.form(slot.now())
+        found = slot.now()
+        was = read.value if read is not None else outside.form(found)
         if kind == ITEM and issubclass(type(container), dict):
             slots.stored.setdefault(identity(container), {})[key] = was is not MISSING
         target = target_of(kind, container, key, owner, "")
         self._keep(container, target.kind, target.container, target.key)
-        slots.written[address] = slot._replace(was=was)
+        slots.written[address] = slot._replace(was=was, itself=found if outside.can_stand(found) else None)
 
     def _is_outside(self, container: Any) -> bool:
         return self._outside.has(container) or self._outside.given.branch(container) is not None
@@ -131,8 +132,11 @@ class OutsideWrites:
 
     def put_back(self) -> None:
         """The call is attempted once more: everything outside is as it was before it."""
-        if self._before is not None:
-            self._before.put_back()
+        if self._before is None:
+            return
+        self._before.put_back()
+        for table in self._outside.staged:
+            table.clear()
 
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""

@@ -23,7 +23,12 @@ MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 
 
 class WrittenSlot(NamedTuple):
-    """One slot, or all of a container, before it was first written."""
+    """One slot, or all of a container, before it was first written.
+
+    Attributes:
+        was: What lay there, in the form in which it is compared.
+        itself: The object that lay there, where an equal one may stand for it in that form.
+    """
 
     kind: str
     container: Any
@@ -31,6 +36,7 @@ class WrittenSlot(NamedTuple):
     was: Any
     owner: int
     site: Site
+    itself: Any = None
 
     @property
     def address(self) -> tuple[str, int, Any]:

@@ -1,0 +1,130 @@
+"""Which object a call keeps: one that is equal to the one that lay there is another, and can be changed."""
+
+from __future__ import annotations
+
+import array
+import random
+import types
+
+import numpy
+import pytest
+import torch
+
+import rote
+
+CALLS = 10
+MAKERS = {
+    "set": lambda: {"a", "b"},
+    "array": lambda: numpy.ones(3),
+    "large array": lambda: numpy.ones(40_000),
+    "bytes": lambda: bytearray(b"ab"),
+    "numbers": lambda: array.array("d", [1.0]),
+    "generator": lambda: random.Random(0),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_kept_from_another_slot(kind):
+    """The program replaces it by an equal one between calls."""
+    make = MAKERS[kind]
+    state = types.SimpleNamespace(now=make(), last=None, table={})
+
+    def step(x):
+        state.last = state.now
+        state.table["last"] = state.now
+        return x * 2
+
+    g = rote.graph(step)
+    for _ in range(CALLS):
+        state.now = make()
+        g(torch.ones(3))
+        assert state.last is state.now
+        assert state.table["last"] is state.now
+    g.reset()
+
+
+def test_made_by_the_call():
+    state = types.SimpleNamespace(now=None)
+
+    def step(x):
+        state.now = {"a", "b"}
+        return x * 2
+
+    g = rote.graph(step)
+    met = []
+    for _ in range(CALLS):
+        g(torch.ones(3))
+        assert all(state.now is not each for each in met)
+        met.append(state.now)
+    g.reset()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("kind", [set, frozenset])
+@pytest.mark.parametrize("members", [(), ("a",), (1, 2.5, "a", None, b"c"), (8, 0, 16), (True, 0.0)], ids=str)
+def test_sets_as_results(kind, members):
+    """A replay makes another set, with the members in the order in which the call has them."""
+
+    def step(x):
+        made = kind(members)
+        return {"once": made, "again": [made], "x": x * 2}
+
+    g = rote.graph(step)
+    met = []
+    for _ in range(CALLS):
+        result, wanted = g(torch.ones(3)), kind(members)
+        assert [*map(repr, result["once"])] == [*map(repr, wanted)]
+        assert type(result["once"]) is kind
+        assert result["once"] is result["again"][0]
+        if kind is set:
+            assert all(result["once"] is not each for each in met)
+            met.append(result["once"])
+            result["once"].add("x")
+    assert g.report().replayed == CALLS - 2, g.explain()
+    g.reset()
+
+
+def test_sets_in_slots():
+    """What the call puts anew is its own in each replay; what the caller has added since is gone."""
+    state = types.SimpleNamespace(known={"a", "b"}, seen=None, again=None)
+
+    def step(x):
+        state.seen = set(state.known)
+        state.seen |= {"c"}
+        state.again = state.seen
+        return x * 2
+
+    g = rote.graph(step)
+    met = []
+    for _ in range(CALLS):
+        g(torch.ones(3))
+        assert state.seen == {"a", "b", "c"}
+        assert state.again is state.seen
+        assert all(state.seen is not each for each in met)
+        met.append(state.seen)
+    state.seen.add("x")
+    g(torch.ones(3))
+    assert state.seen == {"a", "b", "c"}
+    assert met[-1] == {"a", "b", "c", "x"}
+    assert g.report().replayed >= CALLS - 3, g.explain()
+    state.known.add("d")
+    g(torch.ones(3))
+    assert state.seen == {"a", "b", "c", "d"}
+    g.reset()
+
+
+def test_sets_of_objects_stay_eager():
+    """Of what is no plain value another set is not made."""
+    found = []
+
+    def step(x):
+        return x * 2, {(1, 2), types.SimpleNamespace}
+
+    g = rote.graph(step)
+    for _ in range(CALLS):
+        found.append(g(torch.ones(3))[1])
+    assert all(each == {(1, 2), types.SimpleNamespace} for each in found)
+    assert len({id(each) for each in found}) == CALLS
+    assert g.report().replayed == 0
+    g.reset()
