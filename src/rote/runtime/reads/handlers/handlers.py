@@ -236,11 +236,22 @@ def _local_time(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
         trace.running.refuse(name_of(function), f"calls {name_of(function)}, which asks for the time zone")
 
 
+def _dialect(name: str) -> tuple[Any, ...] | None:
+    """What a dialect of this name says; None if there is none."""
+    try:
+        dialect = csv.get_dialect(name)
+    except csv.Error:
+        return None
+    return tuple([getattr(dialect, each) for each in _OF_DIALECTS])
+
+
 def _csv_reader(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a reader is made; C asks the dialect, which may be a class, for all it says."""
     for each in (*args, *kwargs.values()):
         content(trace, each)
     for dialect in (*args[1:], *[kwargs[name] for name in kwargs if name == "dialect"]):
+        if type(dialect) is str:
+            trace.outside.ask(_dialect, (dialect,), f"csv.get_dialect({dialect!r})")
         for name in _OF_DIALECTS:
             attribute(trace, name, dialect)
 

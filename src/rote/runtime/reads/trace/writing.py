@@ -60,7 +60,7 @@ class OutsideWrites:
         outside.pin(container)
         self._forget_told(container)
         address = (kind, identity(container), key)
-        if address in slots.written or identity(container) in slots.changed:
+        if address in slots.written or slots.has_changed(kind, identity(container)):
             return
         if type(key) is str and outside.is_no_condition(container, key, owner):
             return
