@@ -100,6 +100,8 @@ _ASKS_PLACE = frozenset({
 """What tells where a tensor lies."""
 _TELLS_PLACE = frozenset({_Tensor.storage_offset, _Tensor.data_ptr, _Tensor.is_set_to, _Tensor._is_view})
 """What tells it at once; a storage is asked for more."""
+_NOT_ASKING = ("torch._dynamo.", "torch._functorch.", "torch._inductor.", "rote.")
+"""Packages that ask for what the call does not see."""
 _LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
     *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
@@ -455,10 +457,15 @@ class HostDataMode(TorchFunctionMode):
             self._use.state = self._use.state or user_site()
 
     def _ask_place(self, func: Any, args: tuple[Any, ...]) -> None:
-        """The call asks where tensors lie: an argument, or a view of one, lies elsewhere in a replay."""
+        """The call asks where tensors lie: an argument, or a view of one, lies elsewhere in a replay.
+
+        What PyTorch's compiler makes of the answer is a call that does the same. Rote asks for itself.
+        """
         if taken := self._tracer.taken.among(args):
             self._tracer.stray(taken)
-        tensors = [each for each in args if isinstance(each, torch.Tensor)] if func in _TELLS_PLACE else []
+        asker = str(sys._getframe(2).f_globals.get("__name__"))  # pyright: ignore[reportPrivateUsage]
+        tells = func in _TELLS_PLACE and not asker.startswith(_NOT_ASKING)
+        tensors = [each for each in args if isinstance(each, torch.Tensor)] if tells else []
         origins = map(self._tracer.cursor.storages.origin, tensors)
         if any([origin is not None and origin[0] is INPUT for origin in origins]):
             text = f"the call asks for {func.__name__} of an argument or a view of one"
