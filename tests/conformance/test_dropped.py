@@ -53,6 +53,10 @@ def with_own(home, value):
 
 WATCHING = [with_callback, with_reference, with_set, with_dict, with_finalizer, with_own]
 PLACES = {
+    "an attribute": (
+        lambda home, value: setattr(home, "held", value),
+        lambda home: setattr(home, "held", None),
+    ),
     "a list": (lambda home, value: home.list.append(value), lambda home: home.list.clear()),
     "a dict": (lambda home, value: home.dict.update({1: value}), lambda home: home.dict.pop(1, None)),
     "a list in it": (lambda home, value: home.list.append([value]), lambda home: home.list.clear()),
@@ -69,10 +73,10 @@ def test_what_is_dropped_dies_at_once(watch, place, device):
     put, drop = place
 
     def make():
-        home = SimpleNamespace(list=[], dict={}, deaths=[], weak=(), seen=None)
+        home = SimpleNamespace(list=[], dict={}, held=None, deaths=[], weak=(), seen=None)
 
         def change(n):
-            home.deaths, home.weak, home.seen = [], (), None
+            home.weak, home.seen = (), None
             if n % 4 == 3:
                 value = Telling() if watch is with_own else Held()
                 watch(home, value)
@@ -81,7 +85,7 @@ def test_what_is_dropped_dies_at_once(watch, place, device):
         def act(x):
             drop(home)
             gone = home.seen is None or home.seen() is None
-            return x * (len(home.deaths) + 1), len(home.weak), gone
+            return x * (len(home.deaths) + 1), len(home.weak), gone, home.held
 
         return change, act
 

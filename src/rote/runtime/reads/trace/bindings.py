@@ -148,6 +148,8 @@ class Bindings:
         counts = address_of(each.kind, each.container, each.key) not in binding.by_value
         turned = read is None or _is_turned(read.value, now, counts=counts)
         can = turned and self._can_bind(each, now, binding.marking)
+        if each.address in self._slots.dying:
+            return
         if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
             return
         if (

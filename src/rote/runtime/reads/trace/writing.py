@@ -69,6 +69,7 @@ class OutsideWrites:
         outside.hold(container)
         if self._lets_die([slot.now()], outside.name(owner, slot.suffix)):
             slots.written[address] = slot._replace(was=MISSING)
+            slots.dying.add(address)
             return
         was = read.value if read is not None else outside.form(slot.now())
         if kind == ITEM and issubclass(type(container), dict):

@@ -124,6 +124,8 @@ class Slots:
     # mappings of which keys are stored, by identity; and whether each key was there before
     stored: dict[int, dict[Any, bool]] = field(default_factory=dict[int, dict[Any, bool]])
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
+    # those that held what was seen to die: a replay puts nothing there unasked
+    dying: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # what was laid into slots before the call
     carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
     # those in which what was given lies again
@@ -177,7 +179,7 @@ class Slots:
         """The call is over: nothing is held any more."""
         for held in (
             *(self.written, self.changed, self.reordered, self.growing),
-            *(self.carried, self.taken_back, self.carriers),
+            *(self.carried, self.taken_back, self.carriers, self.dying),
         ):
             held.clear()
 
