@@ -95,10 +95,14 @@ _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
 _DETACHES = frozenset({_Tensor.detach_, torch.detach_})
 _ASKS_PLACE = frozenset({
     _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.untyped_storage, _Tensor.storage,
-    _Tensor._typed_storage, _Tensor.is_set_to, _Tensor._is_view,
+    _Tensor._typed_storage, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__, _Tensor.is_pinned,
+    torch.Tensor.is_shared,
 })  # fmt: skip
 """What tells where a tensor lies."""
-_TELLS_PLACE = frozenset({_Tensor.storage_offset, _Tensor.data_ptr, _Tensor.is_set_to, _Tensor._is_view})
+_TELLS_PLACE = frozenset({
+    _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__,
+    _Tensor.is_pinned, torch.Tensor.is_shared,
+})  # fmt: skip
 """What tells it at once; a storage is asked for more."""
 _NOT_ASKING = ("torch._dynamo.", "torch._functorch.", "torch._inductor.", "rote.")
 """Packages that ask for what the call does not see."""
@@ -468,7 +472,8 @@ class HostDataMode(TorchFunctionMode):
         tensors = [each for each in args if isinstance(each, torch.Tensor)] if tells else []
         origins = map(self._tracer.cursor.storages.origin, tensors)
         if any([origin is not None and origin[0] is INPUT for origin in origins]):
-            text = f"the call asks for {func.__name__} of an argument or a view of one"
+            asked = getattr(func, "__self__", func).__name__
+            text = f"the call asks for {asked} of an argument or a view of one"
             self._block(rules.UNKNOWN_CODE, f"{text}, which lies elsewhere in a replay")
 
     def _block(self, rule: Rule, text: str) -> None:
