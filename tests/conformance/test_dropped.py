@@ -96,3 +96,28 @@ def test_what_is_dropped_dies_at_once(watch, place, device):
         change_graphed(n)
         x = torch.full((3,), float(n), device=device)
         assert_same(g(x), act(x))
+
+
+def test_what_calls_empty_that_had_nothing_in_it(device):
+    def make():
+        home = SimpleNamespace(list=[], gain=1.0, seen=None)
+
+        def change(n):
+            if n % 4 == 3:
+                home.list.append(value := Held())
+                home.seen = weakref.ref(value, lambda _: setattr(home, "gain", n))
+
+        def act(x):
+            home.list.clear()
+            return x * home.gain
+
+        return change, act
+
+    (change, act), (change_graphed, other) = make(), make()
+    g = rote.graph(other, keep=True)
+    for n in range(16):
+        change(n)
+        change_graphed(n)
+        x = torch.full((3,), float(n), device=device)
+        assert_same(g(x), act(x))
+    assert g.report().replayed >= 2, g.report()

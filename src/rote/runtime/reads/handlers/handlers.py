@@ -22,7 +22,7 @@ import torch
 import torch.autograd.function
 
 from ....base import COLLECTOR, identity, is_internal
-from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, remembered
+from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, members, remembered
 from ...state import ASKED, CACHED, ORDER, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
 from ..trace import PLAIN, Trace, is_in_c, prints, writes
@@ -199,6 +199,16 @@ def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         if issubclass(type(each), torch.UntypedStorage):
             _size_of_storage(trace, function, args, kwargs)
         length(trace, each)
+
+
+def _cleared(trace: Trace, value: Any) -> None:
+    """Note that a container is emptied, whatever is in it; where nothing is, that is a condition.
+
+    What others put there since dies in the call, and may tell so.
+    """
+    if trace.outside.has(value) and not members.length(value):
+        length(trace, value)
+    trace.writes.change(value)
 
 
 def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -655,7 +665,7 @@ _BY_WORD: dict[str, Handler] = {
     "cached": _cached,
     "callable": _each(_callable, 1),
     "class": stated,
-    "clear": _one(lambda trace, value: trace.writes.change(value)),
+    "clear": _one(_cleared),
     "coded": _coded,
     "compared": _member(compare),
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
