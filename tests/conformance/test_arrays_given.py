@@ -182,6 +182,8 @@ def test_what_no_tensor_tells_runs_plainly(device, given):
     assert report.replayed == 0
 
 
+# The text of a list stands for a look at its numbers. Replays write that of a float of Python's, which
+# differs in each call here; that of a number of numpy's they do not.
 READ = {
     "item": lambda a: a[0],
     "method": lambda a: a.sum(),
@@ -261,8 +263,7 @@ def test_an_argument_that_is_read_past_pytorch(device, look):
         return act
 
     report = checked(make, lambda n: (numbers(n),))
-    runs_again = device.type == "cuda" and look is READ["as a tensor's index"]  # as islands on the host do
-    assert report.replayed == 0 or runs_again, report
+    assert bool(report.replayed) is (look in (READ["as a tensor's index"], READ["the class"])), report
 
 
 @pytest.mark.sampled(3)
@@ -277,12 +278,12 @@ def test_an_array_of_a_tensor_that_is_read_past_pytorch(device, look, before):
                 look(numpy.ones(4, numpy.float32))
             a = (x * 2).cpu().numpy()
             found = look(a)
-            return a, str([found])  # a number alone is written by replays
+            return a, str([found])
 
         return act
 
     report = checked(make, lambda n: (torch.from_numpy(numbers(n)).to(device),))
-    assert report.replayed == 0, report
+    assert bool(report.replayed) is (look is READ["the class"] and not before), report
 
 
 RETURNED = {

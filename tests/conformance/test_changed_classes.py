@@ -142,3 +142,20 @@ def test_a_module_that_is_given_another_class(has, names, device):
     for _ in range(4):
         assert g(x).tolist() == [getattr(module, "factor", 3.0)] * 3
     assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_class_without_a_module(device):
+    names = {"held": []}
+    exec("def made(): return type('Made', (), {'gain': 2.0})", names)
+
+    def act(x):
+        return x * names["held"][-1].gain * len(names["held"])
+
+    g = rote.graph(act)
+    for n in range(16):
+        if n % 8 == 0:
+            names["held"].append(names["made"]()())
+        assert "__module__" not in vars(type(names["held"][-1]))
+        x = torch.full((3,), float(n), device=device)
+        assert_same(g(x), act(x))
+    assert g.report().replayed >= 4, g.report()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import csv
 import decimal
 from decimal import Decimal
 
@@ -263,3 +264,18 @@ def test_settings_that_a_call_makes_for_itself(device):
     for _ in range(8):
         assert_same(g(x), f(x))
     assert g.report().replayed >= 4, g.explain()
+
+
+def test_a_dialect_by_its_name(device):
+    def act(x):
+        return x * len(next(csv.reader(["1,2;3;4"], "rote's own")))
+
+    g = rote.graph(act)
+    try:
+        for n in range(24):
+            csv.register_dialect("rote's own", delimiter=",;"[n // 8 % 2])
+            x = torch.full((3,), float(n), device=device)
+            assert_same(g(x), act(x))
+    finally:
+        csv.unregister_dialect("rote's own")
+    assert g.report().replayed >= 8, g.report()

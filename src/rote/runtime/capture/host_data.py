@@ -36,6 +36,7 @@ from ..autograd.graph import nodes_below
 from ..numbers import INDEX_TYPES, TrackedNumbers
 from ..objects import form_of, pointer_of
 from ..program import (
+    INPUT,
     HostBytes,
     HostValues,
     Operation,
@@ -94,9 +95,17 @@ _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
 _DETACHES = frozenset({_Tensor.detach_, torch.detach_})
 _ASKS_PLACE = frozenset({
     _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.untyped_storage, _Tensor.storage,
-    _Tensor._typed_storage, _Tensor.is_set_to,
+    _Tensor._typed_storage, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__, _Tensor.is_pinned,
+    torch.Tensor.is_shared,
 })  # fmt: skip
 """What tells where a tensor lies."""
+_TELLS_PLACE = frozenset({
+    _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__,
+    _Tensor.is_pinned, torch.Tensor.is_shared,
+})  # fmt: skip
+"""What tells it at once; a storage is asked for more."""
+_NOT_ASKING = ("torch._dynamo.", "torch._functorch.", "torch._inductor.", "rote.")
+"""Packages that ask for what the call does not see."""
 _LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
     *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
@@ -204,8 +213,8 @@ class HostDataMode(TorchFunctionMode):
             taken = self._take(self._places, func, args, kwargs or {})
             if taken is not None:
                 return taken
-        if func in _ASKS_PLACE and (taken := self._tracer.taken.among(args)):
-            self._tracer.stray(taken)
+        if func in _ASKS_PLACE:
+            self._ask_place(func, args)
         if self._places is not None and func is _Tensor.__setitem__:
             if may_be_stored(*args):
                 return self._store(*args)
@@ -450,6 +459,22 @@ class HostDataMode(TorchFunctionMode):
         self._use.gradient = self._use.gradient or is_slot
         if tensor.grad is not None if is_slot else tracked:
             self._use.state = self._use.state or user_site()
+
+    def _ask_place(self, func: Any, args: tuple[Any, ...]) -> None:
+        """The call asks where tensors lie: an argument, or a view of one, lies elsewhere in a replay.
+
+        What PyTorch's compiler makes of the answer is a call that does the same. Rote asks for itself.
+        """
+        if taken := self._tracer.taken.among(args):
+            self._tracer.stray(taken)
+        asker = str(sys._getframe(2).f_globals.get("__name__"))  # pyright: ignore[reportPrivateUsage]
+        tells = func in _TELLS_PLACE and not asker.startswith(_NOT_ASKING)
+        tensors = [each for each in args if isinstance(each, torch.Tensor)] if tells else []
+        origins = map(self._tracer.cursor.storages.origin, tensors)
+        if any([origin is not None and origin[0] is INPUT for origin in origins]):
+            asked = getattr(func, "__self__", func).__name__
+            text = f"the call asks for {asked} of an argument or a view of one"
+            self._block(rules.UNKNOWN_CODE, f"{text}, which lies elsewhere in a replay")
 
     def _block(self, rule: Rule, text: str) -> None:
         self._tracer.cursor.block(reason(rule, text, user_site()))

@@ -7,7 +7,6 @@ from .classes import (
     UNSET,
     Class,
     class_of,
-    has_finalizer,
     has_parts_in_c,
     is_bound_method,
     is_getter_of_pybind,
@@ -17,6 +16,7 @@ from .classes import (
     made_by,
     own,
 )
+from .dying import seen_dying
 from .iterators import Position, is_standard, position
 from .marks import (
     ARRAY_BYTES,

@@ -37,8 +37,11 @@ def modules_of(function: types.FunctionType) -> tuple[str, ...]:
 
 
 def said_module(kind: type) -> str:
-    """The module that a class claims; empty if the claim is no string."""
-    return _text(_said_module(kind))
+    """The module that a class claims; empty if it claims none, or no string."""
+    try:
+        return _text(_said_module(kind))
+    except AttributeError:
+        return ""
 
 
 def full_name(kind: type) -> str:

@@ -46,12 +46,15 @@ from ..trace import (
 )
 from .apart import TAKING, taken_apart
 from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
-from .containers import change, content, merged, special, spread, text, whole
+from .containers import change, content, merged, special, spread, tell_members, text, whole
 from .importing import before_import_module
 from .random_settings import computes
 
 _BUILTIN = ("builtins", "torch")
 _HARMLESS = NAMES["harmless"]
+_HASHED = (dict, set, frozenset)
+_HASHING = frozenset({"builtins.dict.fromkeys", "_collections._count_elements"})
+"""Callables besides the methods of those types that hash what their arguments hold."""
 _OF_CYTHON = NAMES["cython"]
 _OF_TYPE: type = type(torch.FloatTensor)
 """The class of the constructors of tensors of one type."""
@@ -229,6 +232,9 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     free = is_nobody(type(owner)) and type(function) is not MethodWrapperType
     if free or (issubclass(type(owner), type) and not issubclass(type(function), type)):
         owner = None
+    if row.name in _HASHING or issubclass(_whose(function, owner), _HASHED):
+        for each in args:
+            tell_members(trace, each)
     if row.name in _CONTAINERS:
         kwargs = {name: each for name, each in kwargs.items() if not trace.outside.is_tensors(each)}
     if row.handler is not None:
@@ -261,6 +267,12 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         known = trace.running.rows.row_of(said)
         name, how = (said, known) if known in REFUSED else (name, how)
     _by_row(trace, name, how, function, owner, given)
+
+
+def _whose(function: Any, owner: Any) -> type:
+    """The class whose constructor or whose method a callable is."""
+    own = function if isinstance(function, type) else getattr(function, "__objclass__", None)
+    return own if isinstance(own, type) else type(owner)
 
 
 def _is_view(trace: Trace, name: str, array: Any) -> bool:

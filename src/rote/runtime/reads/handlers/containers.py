@@ -196,7 +196,34 @@ def looked_up(trace: Trace, key: Any) -> None:
 def keyed(trace: Trace, *keys: Any) -> None:
     """Note that a dict or a set is made or extended."""
     for key in keys:
-        looked_up(trace, key)
+        if trace.kinds[type(key)] == TENSOR:
+            trace.outside.tell(key)
+        else:
+            looked_up(trace, key)
+
+
+def hashed(trace: Trace, value: Any) -> None:
+    """Note that a set takes over what a value gives."""
+    iterate(trace, value)
+    tell_members(trace, value)
+
+
+def tell_members(trace: Trace, value: Any, depth: int = 2) -> None:
+    """Note that what a value gives is hashed: it matters which tensors there are among that.
+
+    What an iterator gives is not known before it is asked: it may be any argument.
+    """
+    what = trace.kinds[type(value)]
+    if trace.outside.tells_tensors or what == PLAIN:
+        return
+    if what == TENSOR:
+        trace.outside.tell(value)
+    elif is_readable(value) and depth:
+        for each in members.keys(value):
+            if not trace.classes.compare_by_identity(each):
+                tell_members(trace, each, depth - 1)
+    elif lookup.find(type(value), "__iter__").owner is not None:
+        trace.outside.tells_tensors = bool(trace.outside.arguments)
 
 
 def paired(trace: Trace, *given: Any) -> None:
@@ -390,6 +417,8 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
             left.append(referent(trace, part))
         if what == TENSOR or (names and what in (FUNCTION, METHOD)):
             trace.outside.pin(part)
+            if compared:
+                trace.outside.tell(part)
             continue  # comparing or writing a function does not call it
         parts = _look_into(trace, part, part is value, compared)
         if inside:

@@ -22,7 +22,7 @@ import torch
 import torch.autograd.function
 
 from ....base import COLLECTOR, identity, is_internal
-from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, remembered
+from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, members, remembered
 from ...state import ASKED, CACHED, ORDER, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
 from ..trace import PLAIN, Trace, is_in_c, prints, writes
@@ -201,6 +201,16 @@ def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, A
         length(trace, each)
 
 
+def _cleared(trace: Trace, value: Any) -> None:
+    """Note that a container is emptied, whatever is in it; where nothing is, that is a condition.
+
+    What others put there since dies in the call, and may tell so.
+    """
+    if trace.outside.has(value) and not members.length(value):
+        length(trace, value)
+    trace.writes.change(value)
+
+
 def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     if len(args) == 2:  # iter(function, end) calls the function until it returns the end
         handed_on(trace, args[0])
@@ -236,11 +246,22 @@ def _local_time(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict
         trace.running.refuse(name_of(function), f"calls {name_of(function)}, which asks for the time zone")
 
 
+def _dialect(name: str) -> tuple[Any, ...] | None:
+    """What a dialect of this name says; None if there is none."""
+    try:
+        dialect = csv.get_dialect(name)
+    except csv.Error:
+        return None
+    return tuple([getattr(dialect, each) for each in _OF_DIALECTS])
+
+
 def _csv_reader(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a reader is made; C asks the dialect, which may be a class, for all it says."""
     for each in (*args, *kwargs.values()):
         content(trace, each)
     for dialect in (*args[1:], *[kwargs[name] for name in kwargs if name == "dialect"]):
+        if type(dialect) is str:
+            trace.outside.ask(_dialect, (dialect,), f"csv.get_dialect({dialect!r})")
         for name in _OF_DIALECTS:
             attribute(trace, name, dialect)
 
@@ -644,7 +665,7 @@ _BY_WORD: dict[str, Handler] = {
     "cached": _cached,
     "callable": _each(_callable, 1),
     "class": stated,
-    "clear": _one(lambda trace, value: trace.writes.change(value)),
+    "clear": _one(_cleared),
     "coded": _coded,
     "compared": _member(compare),
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs

@@ -85,8 +85,18 @@ def is_plain_text(trace: Trace, how: str, value: Any, *_: Any) -> bool:
 
 
 def are_known_keys(trace: Trace, *keys: Any) -> bool:
-    """Whether all keys are tensors, immutable values, or objects compared by identity."""
-    return all([type(key) in PLAIN_OR_TENSOR or trace.classes.compare_by_identity(key) for key in keys])
+    """Whether all keys are tensors, immutable values, or objects compared by identity.
+
+    Of a tensor among the arguments it is told once that it matters which it is.
+    """
+    told, given = trace.outside.tells_tensors, trace.outside.arguments
+    return all(
+        [
+            (type(key) in PLAIN_OR_TENSOR or trace.classes.compare_by_identity(key))
+            and (told or identity(key) not in given)
+            for key in keys
+        ]
+    )
 
 
 def are_known_pairs(trace: Trace, *given: Any) -> bool:

@@ -90,6 +90,7 @@ _NOTES: dict[str, _Row] = {
         "value", containers.iterate, f"{_OWN} and type(value) in CONTAINERS", plain="value",
         also=known.is_known_whole,
     ),
+    "hashed": _Row("value", containers.hashed, plain="value"),
     "merged": _Row(
         "value", containers.merged, f"{_OWN} and type(value) in CONTAINERS", plain="value",
         also=known.is_known_whole,

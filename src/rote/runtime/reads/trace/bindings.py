@@ -148,6 +148,8 @@ class Bindings:
         counts = address_of(each.kind, each.container, each.key) not in binding.by_value
         turned = read is None or _is_turned(read.value, now, counts=counts)
         can = turned and self._can_bind(each, now, binding.marking)
+        if each.address in self._slots.dying:
+            return
         if not can and not (outside.given.rebuilt and outside.given.number_of(now) is not None):
             return
         if (
@@ -167,7 +169,7 @@ class Bindings:
         asked = ((kind, where, None) in outside.reads for kind in (LENGTH, ORDER))
         if each.was is MISSING and any(asked):
             return False  # it grows, and the call reads how far
-        if where in self._slots.changed:
+        if self._slots.has_changed(each.kind, where):
             return False
         of_class = issubclass(type(outside.get(each.owner)), type)
         if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
@@ -200,7 +202,8 @@ class Bindings:
 
     def _bind_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:
         """A slot of an argument was written: what lies in it now, or that nothing does, is a part."""
-        if identity(each.container) in self._slots.changed or each.kind not in (ITEM, ATTRIBUTE):
+        changed = self._slots.has_changed(each.kind, identity(each.container))
+        if changed or each.kind not in (ITEM, ATTRIBUTE):
             return
         given, now = self._outside.given, each.now()
         gone = now is MISSING or now is UNSET

@@ -314,6 +314,10 @@ class Outside(dict[int, Any]):
         given = [identity(each) in self.arguments for each in (left, right)]
         return left is right if all(given) else any(given)
 
+    def tell(self, tensor: Any) -> None:
+        """Which tensor this is matters, beside others: that an argument is none from outside."""
+        self.tells_tensors = self.tells_tensors or identity(tensor) in self.arguments
+
     def has_generator(self, generator: Any) -> bool:
         """Whether a random generator was there before the call."""
         return self.has(generator) or any(generator is each for each in GLOBAL_GENERATORS)
@@ -404,7 +408,7 @@ class Outside(dict[int, Any]):
         if (
             address in self.reads
             or address in slots.written
-            or where in slots.changed
+            or (where in slots.changed and slots.has_changed(kind, where))
             or where in slots.own
             or address in slots.carried  # it is an argument, or the call's own
             or (type(key) is str and key in _NO_CONDITIONS and self.is_no_condition(container, key, owner))

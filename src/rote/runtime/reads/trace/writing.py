@@ -14,7 +14,7 @@ from typing import Any
 
 from ....base import identity, is_instance, is_own
 from ...arguments import CONTENTS, SlotsBefore
-from ...objects import can_tell, end_of, has_finalizer, members, said_module, sink_of
+from ...objects import can_tell, end_of, members, said_module, seen_dying, sink_of
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
@@ -60,7 +60,7 @@ class OutsideWrites:
         outside.pin(container)
         self._forget_told(container)
         address = (kind, identity(container), key)
-        if address in slots.written or identity(container) in slots.changed:
+        if address in slots.written or slots.has_changed(kind, identity(container)):
             return
         if type(key) is str and outside.is_no_condition(container, key, owner):
             return
@@ -69,6 +69,7 @@ class OutsideWrites:
         outside.hold(container)
         if self._lets_die([slot.now()], outside.name(owner, slot.suffix)):
             slots.written[address] = slot._replace(was=MISSING)
+            slots.dying.add(address)
             return
         found = slot.now()
         was = read.value if read is not None else outside.form(found)
@@ -104,10 +105,10 @@ class OutsideWrites:
             slots.changed[where] = WrittenSlot("", container, None, was, where, self._running.site())
 
     def _lets_die(self, values: Sequence[Any], name: str) -> bool:
-        """Whether the call drops something that has code run when it dies: it is to die now, if it does."""
-        dying = [each for each in values if has_finalizer(type(each))]
+        """Whether the call drops something whose death is seen: it is to die now, if it does."""
+        dying = seen_dying(values)
         if dying:
-            self._running.refuse(name, f"replaces {name}, and code is run when that dies")
+            self._running.refuse(name, f"replaces {name}, and code or a weak reference tells when that dies")
             self._outside.forget(dying)
         return bool(dying)
 

@@ -15,11 +15,13 @@ from ....base import Site, cut, identity, is_instance
 from ...arguments import ClassTarget, Target, read_from
 from ...numbers import KINDS
 from ...objects import UNSET, Content, Position, TensorMark, cut_off, exact, mark, members
-from ...state import ATTRIBUTE, CELL, ITEM, MISSING, same, show
+from ...state import ATTRIBUTE, CELL, ITEM, KIND, MISSING, SAID, same, show
 from .kinds import PLAIN_TYPES
 
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
 """Types of mappings whose members a replay can write."""
+_OF_OBJECT = frozenset({ATTRIBUTE, KIND, SAID})
+"""Kinds of slots that a container has beside its members: its class, what C says of it, slots of a class."""
 
 
 class WrittenSlot(NamedTuple):
@@ -128,6 +130,8 @@ class Slots:
     # mappings of which keys are stored, by identity; and whether each key was there before
     stored: dict[int, dict[Any, bool]] = field(default_factory=dict[int, dict[Any, bool]])
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
+    # those that held what was seen to die: a replay puts nothing there unasked
+    dying: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # what was laid into slots before the call
     carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
     # those in which what was given lies again
@@ -147,6 +151,10 @@ class Slots:
             del self.changed[which]
         for which in [which for which, each in self.reordered.items() if is_given(each.written.container)]:
             del self.reordered[which]
+
+    def has_changed(self, kind: str, where: int) -> bool:
+        """Whether a slot of this kind is told with all members of its container, which the call changes."""
+        return where in self.changed and kind not in _OF_OBJECT
 
     def left_in(self, each: WrittenSlot) -> Any:
         """What a slot held when the call returned."""
@@ -177,7 +185,7 @@ class Slots:
         """The call is over: nothing is held any more."""
         for held in (
             *(self.written, self.changed, self.reordered, self.growing),
-            *(self.carried, self.taken_back, self.carriers),
+            *(self.carried, self.taken_back, self.carriers, self.dying),
         ):
             held.clear()
 
