@@ -90,7 +90,7 @@ def test_arguments(device):
         return x * scale + 1 / (step + 1), step * 2
 
     calls = [((torch.randn(3, device=device)), 0.1 * n, n) for n in range(20)]
-    g = compare(f, calls, keep=True)
+    g = compare(f, calls)
     assert g.report().replayed >= 14
 
 
@@ -165,7 +165,7 @@ def test_around_what_libraries_do(device):
         switch.reset(token)
         return made["state"] * table[str(type(made))] + made.position
 
-    g = compare(f, [(torch.randn(3), n * 0.5) for n in range(20)], keep=True)
+    g = compare(f, [(torch.randn(3), n * 0.5) for n in range(20)])
     assert g.report().replayed >= 12
 
 

@@ -42,7 +42,7 @@ class Stepper:
 def both(method, among, device, change=None):
     """The same calls, plainly and graphed; ``change`` is done to both in the middle."""
     plain, graphed = Stepper(among()), Stepper(among())
-    g = rote.graph(getattr(graphed, method), keep=True)
+    g = rote.graph(getattr(graphed, method))
     for number in range(CALLS):
         if number == 44 and change is not None:
             change(plain), change(graphed)

@@ -582,10 +582,10 @@ def test_a_graphed_module_that_does_not_replay(device):
     class Counting(nn.Module):
         def __init__(self):
             super().__init__()
-            self.net, self.calls = net(device), ""
+            self.net, self.calls = net(device), []
 
         def forward(self, x):
-            self.calls += "."
+            self.calls.append(1)
             return self.net(x) * len(self.calls)
 
     def make():

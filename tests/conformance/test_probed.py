@@ -330,7 +330,6 @@ def test_an_alternative_that_is_proved(device, _offer, numerics):
     how = {"exact": "proved", "probed": "probed"}.get(numerics)
     assert used == ([("mm", "proved", how)] if how else []), g.explain()
     assert ("proved: 1 mm as proved; the same bits" in g.explain()) is (numerics == "exact")
-    assert ("exact tier: " in g.explain()) is (numerics == "exact")
 
 
 @pytest.mark.parametrize(("numerics", "used"), [("exact", False), ("probed", True)])
@@ -345,3 +344,13 @@ def test_the_proof_is_asked_where_bits_are_kept_for_certain(device, _offer, nume
     assert bool(report is not None and report.near) is used, g.explain()
     if not used:
         assert "proved: it gives other bits, for operands that calls rarely have" in g.explain()
+
+
+def test_that_none_is_proved_is_not_worth_a_word(device, _offer):
+    """Nobody has asked for one."""
+    _offer.append(rote.Alternative("aten::mm", "proved", lambda x, y: False, equal, proof=proved))
+    rote.register_alternative(_offer[-1])
+    g = play(product, (torch.randn(4, 4, device=device),), numerics="exact")
+    report = tier(g)
+    assert report is None or not (report.near or report.left), g.explain()
+    assert g.wait_until_optimized(timeout_s=60)

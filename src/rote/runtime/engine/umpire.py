@@ -21,7 +21,7 @@ from ..arguments import NOT_MINE, Admission, Call, lengths_of
 from ..backends.protocol import Backend
 from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import FIRST_TIER, Recording
-from ..recording.contest import FIRST_ROUND, NEVER, SOON_ROUND, Contest, RoundTrip, Turn, Upstream, told
+from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts
 from .specialization import Specialization
 from .states import LifeEvent, State
@@ -29,8 +29,8 @@ from .states import LifeEvent, State
 EARLY_ROUND = 1
 """Replays before the first comparison where another key has lost."""
 
-SEVERAL = 4
-"""From so many keys on the first one is compared soon, as they share the calls."""
+SEVERAL, SOON_ROUND = 4, 8
+"""From so many keys on the first one is compared after so few replays, as they share the calls."""
 
 MOST_CALLS = 0.9
 """Share of all calls from which a key that runs plainly is left alone, and not looked for each time."""

@@ -133,8 +133,11 @@ class Choosing:
             self._described[index, gate.passed[index].name] = found
         found = {index: _Used(each, gate.uses[index]) for index, each in gate.passed.items()}
         if self._first is None:
+            why = next(iter(gate.reasons), "none fits")
+            if not (found or gate.reasons) and self.numerics is Numerics.EXACT:  # nobody has asked for any
+                self._first = {}
+                return None
             if not found:
-                why = next(iter(gate.reasons), "none fits")
                 raise LeftAloneError(f"no other way to calculate its operations is used: {why}")
             self._next, self._fitting = found, gate.fitting
             return self._told("")

@@ -38,7 +38,7 @@ from ..pytorch import plain_functions
 from ..reads.trace import Noted, Output
 from ..state import Difference, Reads, Snapshot
 from .accesses import Accesses
-from .contest import FIRST_ROUND, SOON_ROUND, Contest
+from .contest import FIRST_ROUND, Contest
 from .gradients import FoundGradients, ShownGradients
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
@@ -215,7 +215,6 @@ class Recording:
     def compute(self, computation: Computation, *, new: bool) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
-        self.hurry(SOON_ROUND)
         self._vain_checks *= not new
         self._to_follow = 0 if new else max(self._to_follow - 1, 0)
 

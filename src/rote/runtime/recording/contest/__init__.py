@@ -1,4 +1,4 @@
 """Replays against plain calls, timed where they run."""
 
-from .contest import FIRST_ROUND, NEVER, SOON_ROUND, Contest, Figures, Turn, told
+from .contest import FIRST_ROUND, NEVER, Contest, Figures, Turn, told
 from .roundtrip import RoundTrip, Upstream

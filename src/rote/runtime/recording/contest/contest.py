@@ -90,9 +90,6 @@ def told(seconds: float) -> str:
 FIRST_ROUND = 64
 """Replays of a recording before the first round."""
 
-SOON_ROUND = 8
-"""The same where a replay may well take longer: it computes in Python what calls do with numbers."""
-
 NEVER = sys.maxsize
 """Replays at which nothing is asked any more."""
 
