@@ -84,14 +84,13 @@ def test_they_come_as_near_as_pytorch(tmp_path, place):
             assert _error(result, exact) <= MORE_THAN_TORCH * _error(own, exact), given
 
 
-@pytest.mark.parametrize("columns", [32, 16])
-def test_columns_are_cut_up_as_the_operator_cuts_them(tmp_path, columns):
+def test_columns_are_cut_up_as_the_operator_cuts_them(tmp_path):
     """The last part is shorter; each is a sum of its own, and then they are added in order."""
     noted, cases = Noted(), [(Case(51, 320, (96,)), 128), (Case(1, 576, (40,), biased=True), 192)]
     for case, part in cases:
         (given,) = case.made()
         each = replace(given.described(90), part=part)
-        plan = FewRowsPlan((each,), each.in_order(columns))
+        plan = FewRowsPlan((each,), each.in_order)
         assert plan.tile.parts == 3 and plan.tile.part == part and part % plan.tile.width == 0
         plan.run(noted, [given])
     played = interpreter.played(noted.launches, tmp_path)

@@ -4,8 +4,8 @@ Versions of the whole stretch are captured, and each is timed by whole replays a
 (:mod:`..recording.contest`). The first version has for each operation the first alternative that passes the
 gate. If it is slower as a whole, it goes as a whole. Then come versions that differ from the best one so far
 in operations of one kind, those with most operations first. Each costs a run of the stretch (its gate) and a
-capture, in one call: for a policy of 6,000 operations that call takes seconds. Where nothing is timed
-(``keep=True``), the first version stays.
+capture, in one call: for a policy of 6,000 operations that call takes seconds. So there are none where nobody
+has asked for alternatives (``numerics="exact"``), and where nothing is timed (``keep=True``).
 """
 
 from __future__ import annotations
@@ -223,7 +223,7 @@ class Choosing:
         self._in_vain = 0 if stays else self._in_vain + 1
         if stays:
             self._best = used
-        if self._versions == 1 and self._first is not None:
+        if self._versions == 1 and self._first is not None and self.numerics is not Numerics.EXACT:
             self._left = self._versions_of(self._first, stays=stays)
         self._left = [each for each in self._left if self._differs(each)]
 

@@ -36,8 +36,6 @@ _WHOLE = 1024
 """Numbers of a column that are not worth cutting up."""
 _PROGRAMS = 132
 """Programs that a GPU has room for at least."""
-_IN_ORDER = (32, 16)
-"""Columns that a program has at once, by place, where bits are kept."""
 _MOST_IN_ORDER = 1 << 24
 _PROOF_NUMBERS, _FEWEST_PROOFS = 1 << 21, 4
 """Numbers of results that are compared; another order would change one of some hundreds."""
@@ -148,10 +146,11 @@ class FewRows:
         found = [self._cut(FewRowsTile(rows, 32, self._step(128), 4, 4)), narrow]
         return tuple([each for each in found if each.width >= 64])
 
-    def in_order(self, columns: int) -> FewRowsTile:
-        """How it is cut up as the operator cuts it, with so many columns of the matrix at once."""
+    @property
+    def in_order(self) -> FewRowsTile:
+        """How it is cut up as the operator cuts it."""
         parts, width = -(-self.width // self.part), 128 if self.part % 128 == 0 else 64
-        return FewRowsTile(_MOST_ROWS, columns, width, 4, 4, parts, self.part)
+        return FewRowsTile(_MOST_ROWS, 32, width, 4, 4, parts, self.part)
 
     def _step(self, most: int) -> int:
         """The largest power of two that divides the width."""
@@ -356,7 +355,7 @@ class _InOrderWay(_FewRowsWay):
 
     def tile(self, each: FewRows) -> FewRowsTile:
         """How it is cut up."""
-        return each.in_order(_IN_ORDER[self.place])
+        return each.in_order
 
     def proof(self, *operands: Any, **named: Any) -> Iterator[Operands]:
         """Operands that lie as these do: sums of ordinary numbers, of which many end near zero."""
@@ -399,25 +398,18 @@ def _of(
     )
 
 
+def _in_order(operator: str, shared: int, way: _InOrderWay) -> Alternative:
+    return _of(operator, shared, way, f"{_NAME} in the operator's order", way.proof)
+
+
+_NAME = "product of few rows"
 _OPERATORS = (("mm", 0, _mm), ("addmm", 1, _addmm))
-_NAME, _OTHERWISE = "product of few rows", "cut otherwise"
-_IN_ORDER_NAME = f"{_NAME} in the operator's order"
-
-
-def _in_order(operator: str, shared: int, way: _InOrderWay, name: str) -> Alternative:
-    return _of(operator, shared, way, name, way.proof)
-
-
 FEW_ROWS = (
     *[
         _of(operator, shared, _FewRowsWay(read, place), name)
         for operator, shared, read in _OPERATORS
-        for place, name in enumerate((_NAME, f"{_NAME}, {_OTHERWISE}"))
+        for place, name in enumerate((_NAME, f"{_NAME}, cut otherwise"))
     ],
-    *[
-        _in_order(operator, shared, _InOrderWay(read, place), name)
-        for operator, shared, read in _OPERATORS
-        for place, name in enumerate((_IN_ORDER_NAME, f"{_IN_ORDER_NAME}, {_OTHERWISE}"))
-    ],
+    *[_in_order(operator, shared, _InOrderWay(read, 0)) for operator, shared, read in _OPERATORS],
 )
 """For each of PyTorch's operators, each way."""
