@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import collections
+import decimal
 import functools
 import math
+import operator
 import random
 import types
 import weakref
 
+import numpy
 import pytest
 import torch
 
@@ -290,3 +294,74 @@ def test_an_argument_is_the_tensor_of_state_or_another(first):
         x = held.view if (number // 6 + first) % 2 else held.memory[:4]
         assert g(x)[1] is held.view and held.last is x
     assert g.report().replayed
+
+
+def nothing() -> None:
+    """Makes bound methods and partial functions."""
+
+
+class Holder:
+    def method(self) -> int:
+        return 1
+
+
+HOLDER = Holder()
+REPLACED = {
+    "size": lambda: torch.Size([2, 4]),
+    "device": lambda: torch.device("cpu", 0),
+    "bytes": lambda: bytes([1, 2]),
+    "text": lambda: "".join(["a", "b"]),
+    "float": lambda: float("2.5"),
+    "range": lambda: range(5),
+    "slice": lambda: slice(0, 5),
+    "tuple": lambda: tuple([1, 2]),
+    "number of numpy": lambda: numpy.float64(2.5),
+    "array": lambda: numpy.arange(3),
+    "frozen set": lambda: frozenset([1, 2]),
+    "set": lambda: {1, 2},
+    "bytearray": lambda: bytearray(b"ab"),
+    "deque": lambda: collections.deque([1]),
+    "list": lambda: [1, 2],
+    "dict": lambda: {"a": 1},
+    "decimal": lambda: decimal.Decimal("1.5"),
+    "partial": lambda: functools.partial(nothing),
+    "bound method": lambda: HOLDER.method,
+    "class of ones own": Holder,
+}
+ASKED = {
+    "is": lambda held: 2.0 if held.one is held.other else 1.0,
+    "is not": lambda held: 2.0 if held.one is not held.other else 1.0,
+    "among others": lambda held: float(sum([1 for each in (None, held.other) if each is held.one])),
+    "a function of C": lambda held: 1.0 + operator.is_(held.one, held.other),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("make", REPLACED.values(), ids=REPLACED)
+def test_whether_two_slots_hold_one_object(device, make, ask):
+    """Equal ones lie there in each call: at first the same one in both, and then two of them."""
+    held = types.SimpleNamespace()
+    g = rote.graph(lambda x: x * ask(held))
+    for number in range(14):
+        held.one = make()
+        held.other = held.one if number < 8 else make()
+        x = torch.ones(2, device=device)
+        assert_same(g(x), x * ask(held), f"call {number}")
+
+
+@pytest.mark.parametrize("many", [False, True])
+def test_an_equal_slice_in_its_place(device, many):
+    held = types.SimpleNamespace()
+
+    def call(x):
+        return (
+            sum([x[each] for each in held.them]) * len(held.steps) if many else x[held.them] * held.steps[1]
+        )
+
+    g = rote.graph(call)
+    for number in range(14):
+        first = slice(0, 3) if number < 10 else slice(1, 4)
+        held.them, held.steps = [first, slice(3, 6)] if many else first, range(2, 5)
+        x = torch.randn(8, device=device)
+        assert_same(g(x), call(x), f"call {number}")
+    assert g.report().replayed >= 8

@@ -52,7 +52,7 @@ from .snapshot import Snapshot
 _tuple = tuple.__new__  # takes half the time of a named tuple's own constructor
 _WIDEST = 60
 """The largest number of characters of a value that are shown."""
-_VALUES = frozenset({int, bool, str, bytes, torch.dtype, torch.device, torch.Size})
+_VALUES = frozenset({int, bool, str, bytes, range, slice, torch.dtype, torch.device, torch.Size})
 """Types whose values may lie in the place of equal ones, unlike those of classes derived from them."""
 _SHOWN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
 """Types whose values are shown as they are."""

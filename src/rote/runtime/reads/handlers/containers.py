@@ -794,10 +794,11 @@ def compare(trace: Trace, left: Any, right: Any) -> None:
 def same(trace: Trace, left: Any, right: Any) -> None:
     """Note ``left is right``, of two objects of one type.
 
-    Numbers and strings are refused: a replay does not keep their identity. Two arguments that are taken apart
+    Numbers and strings are refused: a replay does not keep their identity. So are objects from outside in
+    whose place equal ones will do: sets, arrays, bound methods. Two arguments that are taken apart
     are fine, since the key says which arguments are one object. One such argument and any other object are
-    refused. Objects made outside stay the same objects. So are tensors: an argument that is one from outside
-    is no argument to copy.
+    refused. Other objects made outside stay the same objects. So are tensors: an argument that is one from
+    outside is no argument to copy.
     """
     trace.outside.pin(left)
     trace.outside.pin(right)
@@ -808,8 +809,18 @@ def same(trace: Trace, left: Any, right: Any) -> None:
             trace.outside.identify(left, "asks whether it is another object")
             trace.outside.identify(right, "asks whether it is another object")
         return
-    if trace.kinds[type(left)] == PLAIN or any(map(trace.outside.given.is_tuple, (left, right))):
+    is_tuple, is_replaced = trace.outside.given.is_tuple, _replaced_by_equal(trace, left, right)
+    if trace.kinds[type(left)] == PLAIN or is_replaced or any(map(is_tuple, (left, right))):
         refuse_identity(trace, left)
+
+
+def _replaced_by_equal(trace: Trace, left: Any, right: Any) -> bool:
+    """Whether both are from outside, and equal ones may lie in their places in the next call."""
+    kind = type(left)
+    by_value = trace.outside.by_content(kind) or issubclass(kind, (numpy.generic, MethodType))
+    if not by_value or issubclass(kind, torch.Tensor):
+        return False
+    return trace.outside.has(left) and trace.outside.has(right)
 
 
 def refuse_identity(trace: Trace, left: Any) -> None:

@@ -39,7 +39,11 @@ STEPPING = frozenset(
     for each in ((), [], {}, {}.values(), {}.items(), set[int](), range(0), "", zip(), enumerate(()))
 ) | {GeneratorType}
 """Types of Python's own iterators, and of generators, whose code is followed."""
-_VALUES = frozenset({int, float, str, bytes, complex})
+_SINGLE = frozenset({
+    bool, type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format,
+})  # fmt: skip
+_VALUES = PLAIN_TYPES - _SINGLE
+"""Types of which an equal value may lie in the place of another one: nobody knows which object it is."""
 CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
 _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
