@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import datetime
 import decimal
 import functools
 import math
@@ -324,6 +325,8 @@ REPLACED = {
     "list": lambda: [1, 2],
     "dict": lambda: {"a": 1},
     "decimal": lambda: decimal.Decimal("1.5"),
+    "date": lambda: datetime.datetime(2026, 1, 2),
+    "no number": lambda: float("nan"),
     "partial": lambda: functools.partial(nothing),
     "bound method": lambda: HOLDER.method,
     "class of ones own": Holder,
@@ -365,3 +368,20 @@ def test_an_equal_slice_in_its_place(device, many):
         x = torch.randn(8, device=device)
         assert_same(g(x), call(x), f"call {number}")
     assert g.report().replayed >= 8
+
+
+@pytest.mark.parametrize("make", REPLACED.values(), ids=REPLACED)
+def test_whether_two_arguments_are_one_object(device, make):
+    """Also where one of them lies in a slot."""
+    held = types.SimpleNamespace()
+
+    def call(x, one, other):
+        return x * (2.0 if one is other else 1.0) * (3.0 if one is held.one else 1.0)
+
+    g = rote.graph(call)
+    for number in range(18):
+        first, second = make(), make()
+        held.one = first if number < 12 else second
+        x = torch.ones(2, device=device)
+        other = first if number < 6 else second
+        assert_same(g(x, first, other), call(x, first, other), f"call {number}")

@@ -43,6 +43,7 @@ from ..trace import (
     shown,
 )
 from .attributes import attribute, bind, everything, looks_through, plain_attribute, referent
+from .known import is_value
 from .random_settings import settings, written
 
 _LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
@@ -809,16 +810,17 @@ def same(trace: Trace, left: Any, right: Any) -> None:
             trace.outside.identify(left, "asks whether it is another object")
             trace.outside.identify(right, "asks whether it is another object")
         return
-    is_tuple, is_replaced = trace.outside.given.is_tuple, _replaced_by_equal(trace, left, right)
-    if trace.kinds[type(left)] == PLAIN or is_replaced or any(map(is_tuple, (left, right))):
+    is_tuple, known = trace.outside.given.is_tuple, trace.kinds[type(left)] != PLAIN
+    if not known or _is_replaced(trace, left, right) or any(map(is_tuple, (left, right))):
         refuse_identity(trace, left)
 
 
-def _replaced_by_equal(trace: Trace, left: Any, right: Any) -> bool:
-    """Whether both are from outside, and equal ones may lie in their places in the next call."""
+def _is_replaced(trace: Trace, left: Any, right: Any) -> bool:
+    """Whether equal ones may lie in the place of these in the next call."""
     kind = type(left)
-    by_value = trace.outside.by_content(kind) or issubclass(kind, (numpy.generic, MethodType))
-    if not by_value or issubclass(kind, torch.Tensor):
+    if is_value(kind):
+        return True
+    if issubclass(kind, torch.Tensor) or not (trace.outside.by_content(kind) or kind is MethodType):
         return False
     return trace.outside.has(left) and trace.outside.has(right)
 

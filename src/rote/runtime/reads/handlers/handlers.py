@@ -63,6 +63,7 @@ from .containers import (
     update,
     whole,
 )
+from .known import is_known_identity
 
 _FUNCTION_BASES = frozenset({torch.autograd.Function, *torch.autograd.Function.__mro__})
 
@@ -292,8 +293,7 @@ def _coded(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def _is(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    of_one_type = len(args) == 2 and type(args[0]) is type(args[1])
-    if of_one_type and (trace.kinds[type(args[0])] != PLAIN or args[0] == args[1]):
+    if len(args) == 2 and not is_known_identity(trace, *args):
         same(trace, *args)
 
 

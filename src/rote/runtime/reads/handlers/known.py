@@ -7,6 +7,7 @@ yes is right: the note is then taken, with the same result.
 from __future__ import annotations
 
 import builtins
+import datetime
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -18,9 +19,11 @@ from types import (
 )
 from typing import Any
 
+import numpy
 import torch
 
 from ....base import identity
+from ...objects import VALUES_BY_TEXT
 from ..trace import CONTAINERS, PLAIN_TYPES, Trace
 
 PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
@@ -42,7 +45,7 @@ STEPPING = frozenset(
 _SINGLE = frozenset({
     bool, type(None), type(Ellipsis), type(NotImplemented), torch.dtype, torch.layout, torch.memory_format,
 })  # fmt: skip
-_VALUES = PLAIN_TYPES - _SINGLE
+_VALUES = PLAIN_TYPES - _SINGLE | VALUES_BY_TEXT | {frozenset, datetime.datetime, datetime.time}
 """Types of which an equal value may lie in the place of another one: nobody knows which object it is."""
 CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
@@ -65,11 +68,16 @@ def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
     return type(receiver) in _GENERATORS
 
 
+def is_value(kind: type) -> bool:
+    """Whether which object a value is tells nothing, as an equal one may lie in its place."""
+    return kind in _VALUES or issubclass(kind, numpy.generic)
+
+
 def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
     """Whether ``left is right`` has an answer that no guard has to ask for."""
     if type(left) is not type(right):
         return True
-    if type(left) in _VALUES and left == right:
+    if is_value(type(left)) and (left is right or left == right):
         return False
     if (
         identity(left) in trace.outside
