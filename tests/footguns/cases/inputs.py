@@ -385,12 +385,12 @@ def window_of_tensors(wrap: Wrap, device: torch.device) -> Items:
         yield g(window)
 
 
-@case(Kind.WRONG, replays=False)
+@case(Kind.WRONG)
 def name_in_the_batch(wrap: Wrap, device: torch.device) -> Items:
     """Every batch carries a name of its own, which the callable returns."""
     g = wrap(lambda batch: (batch["x"] * 2, batch["name"]))
     for i in range(14):
-        yield g({"x": full(i, device), "name": f"sample {i}"})  # RT306
+        yield g({"x": full(i, device), "name": f"sample {i}"})
 
 
 @case(Kind.RIGHT)
