@@ -385,3 +385,35 @@ def test_whether_two_arguments_are_one_object(device, make):
         x = torch.ones(2, device=device)
         other = first if number < 6 else second
         assert_same(g(x, first, other), call(x, first, other), f"call {number}")
+
+
+NO_NUMBERS = {
+    "float": lambda: float("nan"),
+    "complex": lambda: complex("nan"),
+    "numpy": lambda: numpy.float64("nan"),
+    "numpy of 32 bits": lambda: numpy.float32("nan"),
+    "decimal": lambda: decimal.Decimal("nan"),
+}
+FOUND = {
+    "among others": lambda one, other: 2.0 if one in [other] else 1.0,
+    "equal lists": lambda one, other: 2.0 if [one] == [other] else 1.0,
+    "equal tuples": lambda one, other: 2.0 if (1, one) != (1, other) else 1.0,
+    "counted": lambda one, other: 1.0 + [other, other].count(one),
+    "a key": lambda one, other: {other: 2.0}.get(one, 1.0),
+    "a set": lambda one, other: float(len({one, other})),
+    "equal dicts": lambda one, other: 2.0 if {"a": one} == {"a": other} else 1.0,
+}
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("find", FOUND.values(), ids=FOUND)
+@pytest.mark.parametrize("make", NO_NUMBERS.values(), ids=NO_NUMBERS)
+def test_what_equals_nothing_is_found_by_which_object_it_is(device, make, find, given):
+    held = types.SimpleNamespace()
+    g = rote.graph((lambda x, *both: x * find(*both)) if given else lambda x: x * find(held.one, held.other))
+    for number in range(14):
+        held.one = make()
+        held.other = held.one if number < 8 else make()
+        x = torch.ones(2, device=device)
+        both = (held.one, held.other) if given else ()
+        assert_same(g(x, *both), x * find(held.one, held.other), f"call {number}")

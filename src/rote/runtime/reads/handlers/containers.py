@@ -43,7 +43,7 @@ from ..trace import (
     shown,
 )
 from .attributes import attribute, bind, everything, looks_through, plain_attribute, referent
-from .known import is_value
+from .known import is_nan, is_value
 from .random_settings import settings, written
 
 _LOCKS = frozenset({type(threading.Lock()), type(threading.RLock())})
@@ -404,7 +404,7 @@ def content(trace: Trace, value: Any, names: tuple[str, ...] = (), *, inside: bo
     while left:
         part = trace.outside.behind(left.pop())
         what = trace.kinds[type(part)]
-        if compared and what == PLAIN:
+        if compared:
             _nan(trace, part)
         if what == PLAIN or identity(part) in met:
             continue
@@ -465,7 +465,7 @@ def _member_once(trace: Trace, value: Any, names: tuple[str, ...]) -> None:
 
 def _nan(trace: Trace, value: Any) -> None:
     """Refuse a NaN: C takes an object as equal to itself, and a NaN alone is not, so its identity matters."""
-    if type(value) in (float, complex) and value != value:
+    if is_nan(value):
         trace.running.refuse(
             "NaN", "looks for a NaN or compares what holds one, where it matters which object it is"
         )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 import datetime
+import decimal
 from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
@@ -34,7 +35,8 @@ ERRORS = frozenset(
     each for each in vars(builtins).values() if isinstance(each, type) and issubclass(each, BaseException)
 )
 """Python's own exception classes, which cannot be changed."""
-_EQUAL_TO_ITSELF = PLAIN_TYPES - {float, complex}
+_WITH_NAN = frozenset({float, complex})
+_EQUAL_TO_ITSELF = PLAIN_TYPES - _WITH_NAN
 _HASHED = frozenset({set, frozenset, dict})
 _SHOWS_DICTS = frozenset({"items", "keys", "values"})
 STEPPING = frozenset(
@@ -73,6 +75,14 @@ def is_value(kind: type) -> bool:
     return kind in _VALUES or issubclass(kind, numpy.generic)
 
 
+def is_nan(value: Any) -> bool:
+    """Whether a number is none, so that it is found, and equals another, by which object it is alone."""
+    kind = type(value)
+    if kind is decimal.Decimal:
+        return value.is_nan()
+    return (kind in _WITH_NAN or issubclass(kind, numpy.inexact)) and bool(value != value)
+
+
 def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
     """Whether ``left is right`` has an answer that no guard has to ask for."""
     if type(left) is not type(right):
@@ -99,13 +109,14 @@ def is_plain_text(trace: Trace, how: str, value: Any, *_: Any) -> bool:
 def are_known_keys(trace: Trace, *keys: Any) -> bool:
     """Whether all keys are tensors, immutable values, or objects compared by identity.
 
-    Of a tensor among the arguments it is told once that it matters which it is.
+    Of a tensor among the arguments it is told once that it matters which it is. A NaN is none that is known.
     """
     told, given = trace.outside.tells_tensors, trace.outside.arguments
     return all(
         [
             (type(key) in PLAIN_OR_TENSOR or trace.classes.compare_by_identity(key))
             and (told or identity(key) not in given)
+            and not is_nan(key)
             for key in keys
         ]
     )
