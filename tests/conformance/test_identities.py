@@ -306,7 +306,7 @@ class Holder:
         return 1
 
 
-HOLDER = Holder()
+HOLDER, NUMBERS = Holder(), [1, 2]
 REPLACED = {
     "size": lambda: torch.Size([2, 4]),
     "device": lambda: torch.device("cpu", 0),
@@ -329,6 +329,8 @@ REPLACED = {
     "no number": lambda: float("nan"),
     "partial": lambda: functools.partial(nothing),
     "bound method": lambda: HOLDER.method,
+    "method of C": lambda: NUMBERS.count,
+    "function of C": lambda: len,
     "class of ones own": Holder,
 }
 ASKED = {

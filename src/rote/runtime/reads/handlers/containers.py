@@ -820,7 +820,7 @@ def _is_replaced(trace: Trace, left: Any, right: Any) -> bool:
     kind = type(left)
     if is_value(kind):
         return True
-    if issubclass(kind, torch.Tensor) or not (trace.outside.by_content(kind) or kind is MethodType):
+    if trace.kinds[kind] in (TENSOR, IN_C) or not (trace.outside.by_content(kind) or kind is MethodType):
         return False
     return trace.outside.has(left) and trace.outside.has(right)
 
