@@ -340,8 +340,9 @@ class _InOrderWay(_FewRowsWay):
     """The same with the operator's bits."""
 
     def _has_tile(self, given: FewRowsOperands) -> bool:
-        hopper = properties_of(given.x.device.index).capability == HOPPER
-        return hopper and given.x.shape[1] % STEP == 0 and given.matrix.numel() <= _MOST_IN_ORDER
+        each = _described(given)  # operands of a proof are aligned, and others have another kernel
+        sized = each.width % STEP == 0 and given.matrix.numel() <= _MOST_IN_ORDER
+        return each.capability == HOPPER and sized and all(each.aligned)
 
     def described(self, *operands: Any, **named: Any) -> FewRows:
         """What the kernels depend on, and how the operator adds up."""

@@ -52,13 +52,19 @@ _FEWEST_PROOFS = 8
 
 def fits(given: Attention) -> bool:
     """Whether the kernel can calculate it, and may be faster than cuDNN's."""
-    if not (given.query.is_cuda and given.is_plain and is_written(given)):
+    if not (given.query.is_cuda and given.is_plain and is_written(given) and _is_aligned(given)):
         return False
     gpu = properties_of(given.query.device.index)
     scores = given.batch * given.heads * given.queries * given.keys
     sized = given.queries >= _FEWEST_QUERIES and scores <= _MOST_SCORES and given.scale > 0
     slow = given.mask is None and power(given.width) > _WIDE and _blocks(given) > gpu.units // 3
     return sized and not slow and gpu.capability == HOPPER
+
+
+def _is_aligned(given: Attention) -> bool:
+    """Whether all operands are, as those of a proof: others may have another kernel."""
+    tensors = (given.query, given.key, given.value, given.mask)
+    return all([each is None or each.data_ptr() % ALIGNMENT == 0 for each in tensors])
 
 
 def proof(given: Attention) -> Iterator[Attention]:
