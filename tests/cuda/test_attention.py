@@ -7,20 +7,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.cuda import hopper
+from tests.cuda.hopper import COMPILE_S
 from tests.runtime.optimize.attentions import SHAPES, Shape, error, exact, of_torch
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rote
-from rote.runtime.backends import PROCESS
-from rote.runtime.compiling import COMPILERS
-from rote.runtime.fusion import KernelRequest, kernels_of
 from rote.runtime.optimize.alternatives import parts
 from rote.runtime.optimize.alternatives.operands import Attention
 from rote.runtime.optimize.alternatives.parts import PartsPlan
 from rote.runtime.optimize.alternatives.tiles import Cut
-from rote.runtime.optimize.running import AlternativeRunner, RunningSession
 
 pytestmark = [
     pytest.mark.cuda,
@@ -34,22 +32,13 @@ LARGE = [
     Shape("decoding", 1, 32, 8, 1, 2048, 128),
     Shape("decoding, shared", 2, 16, 1, 2, 4100, 64, mask="keys"),
 ]
-COMPILE_S = 120
 MORE_THAN_TORCH = 1.05
 """How many times as far from the exact result as PyTorch's a result may be."""
 
 
-@contextmanager
 def runner_for(plans: list[PartsPlan]):
-    """Runs plans at once; their kernels are compiled and held."""
-    backend = PROCESS.of(torch.device("cuda", torch.cuda.current_device()))
-    with backend.lock:
-        backend.enter_call()
-        device = kernels_of(backend)
-        request = KernelRequest(device, [source for plan in plans for source in plan.sources], ())
-        assert COMPILERS.get().wait(COMPILE_S) and request.prove()
-        yield AlternativeRunner(RunningSession(), device)
-        torch.cuda.synchronize()
+    """Runs plans at once."""
+    return hopper.runner_for([source for plan in plans for source in plan.sources])
 
 
 def plans_of(given: Attention, cuts: list[Cut] | None = None) -> list[PartsPlan]:

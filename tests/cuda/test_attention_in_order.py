@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 import torch
+from tests.cuda.hopper import COMPILE_S, is_hopper, runner_for
 from tests.runtime.optimize.attentions import Shape
 from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import rote
-from rote.runtime.backends import PROCESS
-from rote.runtime.compiling import COMPILERS, KernelSource
-from rote.runtime.fusion import HOSTILE, KernelRequest, hostile_like, is_equal, kernels_of
+from rote.runtime.fusion import HOSTILE, hostile_like, is_equal
 from rote.runtime.optimize.alternatives import in_order
-from rote.runtime.optimize.alternatives.in_order import InOrderPlan
 from rote.runtime.optimize.alternatives.operands import Attention
-from rote.runtime.optimize.running import AlternativeRunner, RunningSession
-
-
-def is_hopper() -> bool:
-    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-
 
 pytestmark = [
     pytest.mark.cuda,
@@ -44,7 +35,6 @@ SHAPES = [
     Shape("a mask for each head", 2, 4, 4, 33, 130, 64, mask="heads"),
     Shape("aligned", 1, 12, 12, 128, 128, 64, layout="heads"),
 ]
-COMPILE_S = 120
 
 
 def of_cudnn(given: Attention) -> Tensor:
@@ -53,19 +43,6 @@ def of_cudnn(given: Attention) -> Tensor:
         mask = mask.expand(given.batch, given.heads, given.queries, given.keys)
     operator = torch.ops.aten._scaled_dot_product_cudnn_attention.default
     return operator(given.query, given.key, given.value, mask, False, 0.0, False, scale=given.given_scale)[0]
-
-
-@contextmanager
-def runner_for(sources: list[KernelSource]) -> Generator[AlternativeRunner]:
-    """Launches kernels at once; they are compiled and held."""
-    backend = PROCESS.of(torch.device("cuda", torch.cuda.current_device()))
-    with backend.lock:
-        backend.enter_call()
-        device = kernels_of(backend)
-        request = KernelRequest(device, sources, ())
-        assert COMPILERS.get().wait(COMPILE_S) and request.prove()
-        yield AlternativeRunner(RunningSession(), device)
-        torch.cuda.synchronize()
 
 
 def hostile(given: Attention) -> Iterator[Attention]:
@@ -156,15 +133,10 @@ def test_the_proof_shows_another_step(other: str, mask: str):
     with runner_for([changed]) as run:
         for each in in_order.proof(given):
             result = torch.empty_like(given.query)
-            run.launch(changed, tensors_of(replace(plan, given=each)), [result])
+            run.launch(changed, each.tensors, [result])
             differ += int((result != of_cudnn(each)).sum())
     print(f"{other}: {differ} numbers differ")
     assert differ > 0
-
-
-def tensors_of(plan: InOrderPlan) -> list[Tensor]:
-    given = plan.given
-    return [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
 
 
 # ---------------------------------------------------------------------- in the place of the operator

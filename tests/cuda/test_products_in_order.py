@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
 import torch
+from tests.cuda.hopper import COMPILE_S, is_hopper, runner_for
 from torch import Tensor
 
 import rote
-from rote.runtime.backends import PROCESS
-from rote.runtime.compiling import COMPILERS, KernelSource
-from rote.runtime.fusion import HOSTILE, ORDINARY, KernelRequest, hostile_like, is_equal, kernels_of
+from rote.runtime.fusion import HOSTILE, ORDINARY, hostile_like, is_equal
 from rote.runtime.optimize.alternatives.few_rows import FewRows, FewRowsOperands, FewRowsPlan
 from rote.runtime.optimize.alternatives.split import CublasProduct, part_of
-from rote.runtime.optimize.running import AlternativeRunner, RunningSession
-
-
-def is_hopper() -> bool:
-    return torch.cuda.is_available() and torch.cuda.get_device_capability() == (9, 0)
-
 
 pytestmark = [
     pytest.mark.cuda,
@@ -53,7 +45,6 @@ SIZES = [
     Sizes(3, 320, 640),
     Sizes(32, 256, 256),
 ]
-COMPILE_S = 120
 
 
 def made(sizes: Sizes, dtype: torch.dtype) -> FewRowsOperands:
@@ -67,8 +58,8 @@ def made(sizes: Sizes, dtype: torch.dtype) -> FewRowsOperands:
 def described(given: FewRowsOperands) -> FewRows:
     each = given.described(90)
     product = CublasProduct(
-        each.rows, each.width, each.columns, each.dtype, (each.row_step, each.column_step), each.aligned,
-        torch.cuda.current_device(),
+        each.rows, each.width, each.columns, each.dtype, (each.row_step, each.column_step), each.biased,
+        given.x.device,
     )  # fmt: skip
     return replace(each, part=part_of(product))
 
@@ -77,19 +68,6 @@ def of_cublas(given: FewRowsOperands) -> Tensor:
     if given.bias is None:
         return torch.mm(given.x, given.matrix)
     return torch.addmm(given.bias, given.x, given.matrix)
-
-
-@contextmanager
-def runner_for(sources: list[KernelSource]) -> Generator[AlternativeRunner]:
-    """Launches kernels at once; they are compiled and held."""
-    backend = PROCESS.of(torch.device("cuda", torch.cuda.current_device()))
-    with backend.lock:
-        backend.enter_call()
-        device = kernels_of(backend)
-        request = KernelRequest(device, sources, ())
-        assert COMPILERS.get().wait(COMPILE_S) and request.prove()
-        yield AlternativeRunner(RunningSession(), device)
-        torch.cuda.synchronize()
 
 
 def others(given: FewRowsOperands, kind: str, seed: int) -> Iterator[FewRowsOperands]:

@@ -350,7 +350,7 @@ class _InOrderWay(_FewRowsWay):
         each = _described(given)
         steps = (each.row_step, each.column_step)
         product = CublasProduct(
-            each.rows, each.width, each.columns, each.dtype, steps, each.aligned, given.x.device.index
+            each.rows, each.width, each.columns, each.dtype, steps, each.biased, given.x.device
         )
         return replace(each, part=part_of(product))
 

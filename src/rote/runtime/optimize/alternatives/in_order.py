@@ -1,8 +1,8 @@
 """Attention with the bits of cuDNN's kernels for Hopper, by more programs than those have.
 
 PyTorch gives attention of 16 bits to cuDNN there. Its kernel takes a block of queries of each head through
-all keys, so with few queries most of the GPU is idle, and a mask whose rows are not aligned makes it three
-times as slow. Which steps it takes does not depend on values: products of 64 queries and 128 keys in tensor
+all keys, so with few queries most of the GPU is idle, and a mask whose rows are not aligned makes it slower
+still. Which steps it takes does not depend on values: products of 64 queries and 128 keys in tensor
 cores, in the order of the width; scale and mask in one step; the largest score of each block of keys; powers
 of two by the GPU's own function; sums as :mod:`.in_order_jit` says; and one product with the values for each
 block. They were read from the machine code of cuDNN 9.19, and the kernel here takes the same for each number
@@ -24,13 +24,13 @@ from dataclasses import dataclass
 
 import torch
 
-from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
+from ...backends.protocol import NAMES_OF_TYPES
 from ...compiling import KernelSource, Programs
 from ...fusion import ORDINARY, hostile_like
 from .gpu import HOPPER, KernelParameter, memory_for, properties_of, triton_kernel
 from .offered import AlternativeRun
 from .operands import Attention
-from .parts import is_written, named, power
+from .parts import PASSED, is_written, named, parameters_of, power, read_by
 
 NAME = "attention_in_order"
 _ROWS, _KEYS, _WARPS = 64, 128, 4
@@ -63,8 +63,7 @@ def fits(given: Attention) -> bool:
 
 def _is_aligned(given: Attention) -> bool:
     """Whether all operands are, as those of a proof: others may have another kernel."""
-    tensors = (given.query, given.key, given.value, given.mask)
-    return all([each is None or each.data_ptr() % ALIGNMENT == 0 for each in tensors])
+    return all([each.aligned for each in parameters_of(given)])
 
 
 def proof(given: Attention) -> Iterator[Attention]:
@@ -125,49 +124,29 @@ class InOrderPlan:
         given = self.given
         shape = (given.batch, given.heads, given.queries, given.depth)
         out = memory_for(run, given.query, shape, given.strides, given.query.dtype)
-        run.launch(self.source, self._tensors, [out])
+        run.launch(self.source, given.tensors, [out])
         return out
-
-    @property
-    def _tensors(self) -> list[torch.Tensor]:
-        given = self.given
-        return [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
 
     @property
     def source(self) -> KernelSource:
         """Its kernel."""
-        given, strides = self.given, (0, 0, 0, 0)
-        if given.mask is not None:
-            strides = given.mask.expand(given.batch, given.heads, given.queries, given.keys).stride()
+        given = self.given
         constants = {
-            "SCALE": given.scale,
+            **read_by(given),
             "FACTOR": float(torch.tensor(given.scale) * torch.tensor(_LOG2_E)),
             "HEADS": given.heads,
             "GROUP": given.heads // given.key.shape[1],
             "QUERIES": given.queries,
-            "KEYS": given.keys,
-            "WIDTH": given.width,
             "DEPTH": given.depth,
-            **named("QB QH QM QW", given.query.stride()),
-            **named("KB KH KN KW", given.key.stride()),
-            **named("VB VH VN VD", given.value.stride()),
-            **named("MB MH MM MN", strides),
             **named("OB OH OM OD", given.strides),
-            "MASKED": given.mask is not None,
             "BM": _ROWS,
             "BN": _KEYS,
-            "BW": power(given.width),
             "BD": self.depth,
             "STAGES": self.stages,
         }
-        names = ("query", "key", "value", "mask")
-        tensors = [
-            KernelParameter(name, NAMES_OF_TYPES[each.dtype], each.data_ptr() % ALIGNMENT == 0)
-            for name, each in zip(names, self._tensors, strict=False)
-        ]
-        passed = ["query", "key", "value", "query" if given.mask is None else "mask", "out"]
-        call = f"in_order({', '.join(passed + [f'{name}={each!r}' for name, each in constants.items()])})"
+        constant = [f"{name}={each!r}" for name, each in constants.items()]
+        call = f"in_order({', '.join([*PASSED[given.mask is not None], 'out', *constant])})"
         grid = Programs(_blocks(given) * -(-given.depth // self.depth), _WARPS)
-        made = [*tensors, KernelParameter("out", NAMES_OF_TYPES[given.query.dtype])]
+        made = [*parameters_of(given), KernelParameter("out", NAMES_OF_TYPES[given.query.dtype])]
         capability = properties_of(given.query.device.index).capability
         return triton_kernel(NAME, "in_order_jit.py", [call], made, grid, capability)

@@ -99,6 +99,11 @@ class Attention:
         )
 
     @property
+    def tensors(self) -> list[torch.Tensor]:
+        """What a kernel reads: queries, keys, values, and the mask if there is one."""
+        return [self.query, self.key, self.value, *([] if self.mask is None else [self.mask])]
+
+    @property
     def strides(self) -> Strides:
         """How the result is laid out."""
         heads, queries, depth = self.heads, self.queries, self.depth

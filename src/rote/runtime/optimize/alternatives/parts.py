@@ -47,7 +47,7 @@ def fits(given: Attention) -> bool:
 
 def is_written(given: Attention) -> bool:
     """Whether there is a kernel for its types, widths and layouts."""
-    tensors = [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
+    tensors = given.tensors
     return (
         max(given.width, given.depth) <= _MOST_WIDTH
         and tensors[-1].dtype in _OF_MASKS
@@ -106,19 +106,14 @@ class PartsPlan:
         shape = (given.batch, given.heads, given.queries, given.depth)
         out = made(shape, given.strides, given.query.dtype)
         if parts == 1:
-            run.launch(self._part, self._tensors, [out])
+            run.launch(self._part, self.given.tensors, [out])
             return out
         lines = given.batch * given.kept * parts * given.rows
         sums = made((lines, given.depth), (given.depth, 1), torch.float32)
         highest, total = (made((lines,), (1,), torch.float32) for _ in range(2))
-        run.launch(self._part, self._tensors, [sums, highest, total])
+        run.launch(self._part, self.given.tensors, [sums, highest, total])
         run.launch(self._join, [sums, highest, total], [out])
         return out
-
-    @property
-    def _tensors(self) -> list[torch.Tensor]:
-        given = self.given
-        return [given.query, given.key, given.value, *([] if given.mask is None else [given.mask])]
 
     @property
     def _part(self) -> KernelSource:
@@ -127,33 +122,18 @@ class PartsPlan:
         if cut.parts == 1:
             made = [self._out]
         blocks = -(-given.rows // cut.tile.rows)
-        mask = None
-        if given.mask is not None:
-            mask = given.mask.expand(given.batch, given.heads, given.queries, given.keys)
         constants = {
             **self._sizes,
-            "SCALE": given.scale,
-            "KEYS": given.keys,
-            "WIDTH": given.width,
-            **named("QB QH QM QW", given.query.stride()),
-            **named("KB KH KN KW", given.key.stride()),
-            **named("VB VH VN VD", given.value.stride()),
-            **named("MB MH MM MN", (0, 0, 0, 0) if mask is None else mask.stride()),
-            "MASKED": mask is not None,
+            **read_by(given),
             "BM": cut.tile.rows,
             "BN": cut.tile.keys,
-            "BW": power(given.width),
             "STEPS": cut.steps,
             "STAGES": cut.tile.stages,
         }
-        passed = ["query", "key", "value", "query" if mask is None else "mask"]
+        passed = [*PASSED[given.mask is not None]]
         passed += [each.name for each in made] if len(made) > 1 else ["out"] * 3
-        tensors = [
-            KernelParameter(name, NAMES_OF_TYPES[each.dtype], each.data_ptr() % ALIGNMENT == 0)
-            for name, each in zip(("query", "key", "value", "mask"), self._tensors, strict=False)
-        ]
         grid = Programs(given.batch * given.kept * blocks * cut.parts, cut.tile.warps)
-        return self._source("part", passed, [*tensors, *made], constants, grid)
+        return self._source("part", passed, [*parameters_of(given), *made], constants, grid)
 
     @property
     def _join(self) -> KernelSource:
@@ -191,6 +171,36 @@ class PartsPlan:
         named = [f"{name}={value!r}" for name, value in constants.items()]
         call = f"{function}({', '.join([*passed, *named])})"
         return triton_kernel(NAME, "jit.py", [call], given, grid, self.capability)
+
+
+PASSED = {False: ("query", "key", "value", "query"), True: ("query", "key", "value", "mask")}
+"""What a kernel is passed, by whether there is a mask."""
+
+
+def parameters_of(given: Attention) -> list[KernelParameter]:
+    """The tensors that a kernel reads."""
+    return [
+        KernelParameter(name, NAMES_OF_TYPES[each.dtype], each.data_ptr() % ALIGNMENT == 0)
+        for name, each in zip(PASSED[True], given.tensors, strict=False)
+    ]
+
+
+def read_by(given: Attention) -> dict[str, object]:
+    """How they lie, and what is done with them, as constants of a kernel."""
+    mask = given.mask
+    if mask is not None:
+        mask = mask.expand(given.batch, given.heads, given.queries, given.keys)
+    return {
+        "SCALE": given.scale,
+        "KEYS": given.keys,
+        "WIDTH": given.width,
+        **named("QB QH QM QW", given.query.stride()),
+        **named("KB KH KN KW", given.key.stride()),
+        **named("VB VH VN VD", given.value.stride()),
+        **named("MB MH MM MN", (0, 0, 0, 0) if mask is None else mask.stride()),
+        "MASKED": mask is not None,
+        "BW": power(given.width),
+    }
 
 
 def named(names: str, strides: Sequence[int]) -> dict[str, object]:

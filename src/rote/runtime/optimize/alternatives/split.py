@@ -27,8 +27,7 @@ class CublasProduct(NamedTuple):
 
     Attributes:
         steps: Numbers from one row to the next, and from one column of the matrix to the next.
-        aligned: Whether rows, matrix and bias begin at a multiple of 16 bytes; two if there is no bias.
-        device: The index of the GPU.
+        biased: A bias is added. All begin at a multiple of 16 bytes.
     """
 
     rows: int
@@ -36,8 +35,8 @@ class CublasProduct(NamedTuple):
     columns: int
     dtype: torch.dtype
     steps: tuple[int, int]
-    aligned: tuple[bool, ...]
-    device: int
+    biased: bool
+    device: torch.device
 
 
 @functools.lru_cache(maxsize=1024)
@@ -47,26 +46,22 @@ def part_of(product: CublasProduct) -> int:
     places = -(-width // STEP) - 1
     if not 1 <= places <= columns:
         return width
-    x = _strided(product, 0, (rows, width), (steps[0], 1)).fill_(_FACTOR)
-    matrix = _strided(product, 1, (width, columns), (1, steps[1]))
+    x = _strided(product, (rows, width), (steps[0], 1)).fill_(_FACTOR)
+    matrix = _strided(product, (width, columns), (1, steps[1]))
     at = torch.arange(columns, device=matrix.device)
     first = (at % places + 1) * STEP
     matrix[0] = _SMALL
     matrix[first, at] = _LARGE
     matrix[first + STEP // 4, at] = -_LARGE
-    if len(product.aligned) > 2:
-        result = torch.addmm(_strided(product, 2, (columns,), (1,)), x, matrix)
+    if product.biased:
+        result = torch.addmm(_strided(product, (columns,), (1,)), x, matrix)
     else:
         result = torch.mm(x, matrix)
     apart = first[result[0] != 0]
     return int(apart.min()) if len(apart) else width
 
 
-def _strided(
-    product: CublasProduct, number: int, shape: tuple[int, ...], steps: tuple[int, ...]
-) -> torch.Tensor:
+def _strided(product: CublasProduct, shape: tuple[int, ...], steps: tuple[int, ...]) -> torch.Tensor:
     """Zeros that lie as an operand does."""
-    offset = 0 if product.aligned[number] else 1
     reach = sum([(size - 1) * step for size, step in zip(shape, steps, strict=True)])
-    memory = torch.zeros(offset + reach + 1, dtype=product.dtype, device=torch.device("cuda", product.device))
-    return memory.as_strided(shape, steps, offset)
+    return torch.zeros(reach + 1, dtype=product.dtype, device=product.device).as_strided(shape, steps)
