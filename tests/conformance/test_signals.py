@@ -86,3 +86,38 @@ def test_what_they_change_is_a_condition(device, told):
         signal.signal(signal.SIGUSR1, before)
     assert g.report().replayed >= CALLS // 2, g.explain()
     g.reset()
+
+
+class Scaled:
+    """Reads what changes, by functions of its own."""
+
+    def __init__(self) -> None:
+        self.factor = 2.0
+
+    def scale(self, x) -> torch.Tensor:
+        return x * self.factor + _OFFSETS["now"]
+
+
+_OFFSETS = {"now": 1.0}
+
+
+def test_a_handler_that_makes_the_calls(device):
+    """Its own code is that of the call, for it runs what is called."""
+    scaled, found = Scaled(), []
+    g = rote.graph(lambda x: sum(map(scaled.scale, (x, x))), keep=True)
+
+    def call(number, frame):
+        x = torch.full((2,), float(len(found)), device=device)
+        found.append(g(x))
+        assert torch.equal(found[-1], scaled.scale(x) * 2), len(found)
+
+    before = signal.signal(signal.SIGUSR1, call)
+    try:
+        for n in range(CALLS):
+            scaled.factor, _OFFSETS["now"] = 2.0 + n // 40, 1.0 + n // 50
+            signal.raise_signal(signal.SIGUSR1)
+        assert len(found) == CALLS
+        assert g.report().replayed >= 20, g.explain()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        _OFFSETS["now"] = 1.0

@@ -123,6 +123,7 @@ class ExecutedCode:
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
         self._settled: dict[int, CodeType] = {}
         self._handlers = frozenset[int]()  # the code of those that handle signals, by identity
+        self._from: FrameType | None = None  # what runs the call; a signal that comes in the call lies above
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
@@ -130,12 +131,13 @@ class ExecutedCode:
         self._settled.clear()
         self._thread = get_ident()
         self._handlers = _handlers_of_signals()
+        self._from = sys._getframe(1)
         self._stop = self._start_monitoring() if hasattr(sys, "monitoring") else self._start_profile()
         self.blind = self._stop is None
         return self
 
     def __exit__(self, *exc: object) -> None:
-        stop, self._stop = self._stop, None
+        stop, self._stop, self._from = self._stop, None, None
         if stop is not None:
             stop()
         self._settled.clear()
@@ -202,7 +204,7 @@ class ExecutedCode:
         if own and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
             self._settled[identity(entered)] = entered
             return True
-        if self._handlers and _interrupts(frame, self._handlers):
+        if self._handlers and _interrupts(frame, self._handlers, self._from):
             return False
         followed, counts = self.followed, True
         code = entered if followed is None else followed.original(entered)
@@ -352,10 +354,13 @@ def _handlers_of_signals() -> frozenset[int]:
     )
 
 
-def _interrupts(frame: FrameType, handlers: frozenset[int]) -> bool:
-    """Whether code runs for the handler of a signal, which is given the frame that it interrupts."""
+def _interrupts(frame: FrameType, handlers: frozenset[int], last: FrameType | None) -> bool:
+    """Whether code runs for the handler of a signal, which is given the frame that it interrupts.
+
+    The handler of a signal that came before the call lies below the frame ``last``, and runs the call.
+    """
     at: FrameType | None = frame
-    while at is not None:
+    while at is not None and at is not last:
         if identity(at.f_code) in handlers:
             given = at.f_locals.values()
             given = [*given, *[part for each in given if isinstance(each, tuple) for part in each]]
