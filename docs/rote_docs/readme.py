@@ -54,13 +54,8 @@ ROWS = (
         {"bare replay": "bare replay", "replay, copy, clone": "replay, copy, clone",
          "make_graphed_callables": _MADE},
         ("1 input: rote bitwise equal to eager", _BITWISE)),
-    Row("the same, 10 inputs", "nvidia-h200", "overhead", "10 inputs",
-        {"replay, copy, clone": "replay, copy, clone", "make_graphed_callables": _MADE},
-        ("10 inputs: rote bitwise equal to eager", _BITWISE)),
     Row("Linear(1024)+SGD training step, batch 64", "nvidia-h200", "linear_sgd", "new inputs",
         {"hand": "captured by hand"}, ("rote: losses and parameters after 50 steps", _BITWISE)),
-    Row("small transformer + AdamW (fused), whole step", "nvidia-h200", "adamw", "fused", {},
-        ("fused: 20 steps bitwise equal", _BITWISE)),
     Row("4 transformer layers, forward graphed, backward outside", "nvidia-h200", "backward",
         "forward and backward", {"make_graphed_callables": _MADE},
         ("loss and gradients of every step bitwise equal", _BITWISE)),
@@ -68,13 +63,9 @@ ROWS = (
 
 
 TITLES = {
-    "chain-100": "100 tiny kernels",
-    "mobilenet": "MobileNetV2, one image",
     "resnet50": "ResNet-50, one image",
     "llama-batch1": "decode step of a 1B Llama, batch 1",
     "unet": "U-Net denoise step",
-    "rnnt": "RNN-T greedy decode",
-    "batch-sizes": "128 batch sizes in random order",
 }
 """The programs of the benchmark set that the README shows."""
 

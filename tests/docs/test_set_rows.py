@@ -19,20 +19,22 @@ def entry(*rows: dict[str, Any], small: bool = False) -> dict[str, Any]:
 
 def test_rows_and_a_summary() -> None:
     entries = {
-        "chain-100": entry(row("eager", 400.0), row("by-hand", 20.0), row("rote", 30.0)),
-        "rnnt": entry(row("eager", 100.0), row("by-hand", None), row("rote", 150.0)),
+        "llama-batch1": entry(row("eager", 400.0), row("by-hand", 20.0), row("rote", 30.0)),
+        "resnet50": entry(row("eager", 100.0), row("by-hand", None), row("rote", 150.0)),
         "unet": entry(row("eager", 9e3), row("reduce-overhead", 5e3, False), row("rote", 8e3, False)),
         "bert": entry(row("eager", 100.0), row("by-hand", 99.0), row("rote", 100.0)),
         "mobilenet": entry(row("eager", 1.0), row("rote", 9.0), small=True),
-        "resnet50": {"small": False, "skipped": "not begun before the time was up"},
+        "bert-compiled": {"small": False, "skipped": "not begun before the time was up"},
     }
-    chain, rnnt, unet, summary = readme.set_rows(entries)
+    llama, resnet, unet, summary = readme.set_rows(entries)
     us = readme.duration
-    assert chain == f"| 100 tiny kernels | {us(400)} | captured by hand {us(20)} | {us(30)}, bitwise equal |"
-    assert rnnt == f"| RNN-T greedy decode | {us(100)} | - | {us(150)}, bitwise equal, slower than eager |"
+    assert llama.startswith("| decode step of a 1B Llama, batch 1 |")
+    assert llama.endswith(f"| {us(400)} | captured by hand {us(20)} | {us(30)}, bitwise equal |")
+    assert resnet.startswith("| ResNet-50, one image |")
+    assert resnet.endswith(f"| {us(100)} | - | {us(150)}, bitwise equal, slower than eager |")
     assert f"`reduce-overhead` {us(5e3)}, results differ | {us(8e3)}, results differ |" in unet
-    assert "4 programs" in summary and "slower than eager: rnnt;" in summary
-    assert "slower than the graph captured by hand: chain-100 |" in summary
+    assert "4 programs" in summary and "slower than eager: resnet50;" in summary
+    assert "slower than the graph captured by hand: llama-batch1 |" in summary
     assert readme.set_rows({}) == []
 
 
