@@ -41,7 +41,7 @@ OF_OTHER_VERSIONS = {
     "torch._C._get_num_threads", "_asyncio.current_task",
     "torch._C._autograd._make_saved_tensor", "torch._C._cuda_getDriverVersion", "torch._C._get_all_dtypes",
     "torch._C._get_cudnn_depthwise_kernel", "torch._C._set_cudnn_depthwise_kernel", "torch._C._remove_obj_from_tls",
-    "torch._C._xpu_isInBadFork",
+    "torch._C._xpu_isInBadFork", "torch._C._cuda_lock_mutex", "torch._C._cuda_unlock_mutex",
 }  # fmt: skip
 """Names that not every Python and PyTorch has."""
 OF_CUDA = ("torch._C._cuda_", "torch._C._Cuda", "torch._C._nvtx.", "torch._C._xpu_")

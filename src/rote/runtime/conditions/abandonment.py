@@ -138,7 +138,9 @@ class _Search:
     def _look(self, level: list[Any]) -> list[Any]:
         """Count the references to some objects; returns those who refer to them and are not known yet."""
         self._ours.add(id(level))
-        found = gc.get_referrers(*level)
+        given = (*level,)  # since Python 3.13 it is among what refers to its members
+        found = [each for each in gc.get_referrers(*given) if each is not given]
+        del given
         self._ours.add(id(found))
         counts = {id(value): 0 for value in level}
         self._from.update({key: [] for key in counts})

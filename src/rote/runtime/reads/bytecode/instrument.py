@@ -60,6 +60,8 @@ _LOAD_CONST, _LOAD_ATTR, _COPY, _SWAP, _NOP, _CONTAINS = (
 _JUMP = opmap["POP_JUMP_IF_FALSE" if _SINCE_12 else "POP_JUMP_FORWARD_IF_FALSE"]
 _EMPTY, _POP = write(opmap["PUSH_NULL"]), write(opmap["POP_TOP"])
 _MORE_STACK = 8
+_CALLABLE_SLOTS = 2
+"""Slots of what is to be called: the callable, and the one that may be empty."""
 _WITH_SPEC = 4
 """Flag of ``FORMAT_VALUE``: a format lies above the value."""
 _CONVERTS = frozenset({"FORMAT_VALUE", "CONVERT_VALUE"})
@@ -208,7 +210,7 @@ class _Writer:
         if note in _OF_GLOBALS:
             text += self._callable(_GLOBALS) + _call(0)
             count += 1
-        pushed = 2 + count
+        pushed = _CALLABLE_SLOTS + count + _names_above(each)
         for number in range(items):
             # Behind the callable may be the slot that is empty: the items above it are one nearer.
             nearer = 1 if number and depth > items else 0
@@ -235,12 +237,9 @@ class _Writer:
         """What a note is told: what loads a constant, the number of items, the depth of the deepest."""
         argument = each.argument
         if noted.note == "call":
-            keywords = next((one.argument for one in held if one.name == "KW_NAMES"), None)
-            names = 1 if each.name == "CALL_KW" else 0
-            slots = argument + 2 + names
-            empty = self.stack.is_empty(slots, _CALLABLE_FIRST)
-            load = self._load(()) if keywords is None else write(_LOAD_CONST, keywords)
-            return load, slots - empty, slots - (empty and not _CALLABLE_FIRST)
+            slots = argument + 2
+            empty = self.stack.is_empty(slots + _names_above(each), _CALLABLE_FIRST)
+            return self._keywords(each, held), slots - empty, slots - (empty and not _CALLABLE_FIRST)
         if noted.note == "call_spread":
             given = 1 + (argument & 1)
             return None, 1 + given, 1 + given + _CALLABLE_FIRST
@@ -249,6 +248,13 @@ class _Writer:
         if each.name == "FORMAT_VALUE" and argument & _WITH_SPEC:
             items += 1
         return static, items, items
+
+    def _keywords(self, each: Instruction, held: list[Instruction]) -> bytes:
+        """Push the names of the last arguments of a call, behind the callable of a note."""
+        if _names_above(each):
+            return write(_COPY, _CALLABLE_SLOTS + 1)
+        names = next((one.argument for one in held if one.name == "KW_NAMES"), None)
+        return self._load(()) if names is None else write(_LOAD_CONST, names)
 
     def _last(self, each: Instruction, noted: NotedOpcode) -> Any:
         """The instruction's argument: a name, an operator, or a number."""
@@ -293,6 +299,11 @@ class _Writer:
 def _call(count: int) -> bytes:
     """Call what was pushed, with so many arguments."""
     return (write(opmap["PRECALL"], count) if _PRECALLS else b"") + write(opmap["CALL"], count)
+
+
+def _names_above(each: Instruction) -> int:
+    """How many slots of a call lie above its arguments: since Python 3.13 names of arguments do."""
+    return int(each.name == "CALL_KW")
 
 
 def _over(text: bytes) -> bytes:
