@@ -255,3 +255,38 @@ def test_what_a_call_gives_is_no_empty_slot():
     with pytest.raises(TypeError, match="has no len"):
         FunctionType(instrument(decorated.__code__, Told()), globals())()
     assert told == [factory, len]
+
+
+class Keywords:
+    """Something with a method that takes arguments by their names."""
+
+    def method(self, *args, **named):
+        return args, named
+
+
+def test_the_names_of_arguments_are_told_apart_from_them():
+    """Where they lie differs between versions of Python, and so does the slot of a call that may be empty."""
+
+    def function():
+        found = Keywords()
+        local = factory
+        return (
+            dict(a=1), local(function=2), factory(function=3), found.method(4, b=5), found.method(6, 7),
+            max((8,), key=None), dict([(9, 10)], c=factory(function=11), d=12),
+        )  # fmt: skip
+
+    told = []
+
+    class Told(Silent):
+        def call(self, names, function, *args):
+            self_told = [each for each in args if not isinstance(each, Keywords)]
+            told.append((function.__name__, names, tuple(self_told)))
+
+    code = instrument(function.__code__, Told())
+    assert FunctionType(code, globals())() == function()
+    assert told == [
+        ("Keywords", (), ()), ("dict", ("a",), (1,)), ("factory", ("function",), (2,)),
+        ("factory", ("function",), (3,)), ("method", ("b",), (4, 5)), ("method", (), (6, 7)),
+        ("max", ("key",), ((8,), None)), ("factory", ("function",), (11,)),
+        ("dict", ("c", "d"), ([(9, 10)], 11, 12)),
+    ]  # fmt: skip
