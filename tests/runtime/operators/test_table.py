@@ -338,6 +338,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "moves": known,
     "fixed": lambda name: facts_of(overload(name)).fixed,
     "raises": lambda name: facts_of(overload(name)).total,
+    "total": lambda name: facts_of(overload(name)).total,
     "made": lambda name: KnownValues(None).may_be(facts_of(overload(name)), []),  # type: ignore[arg-type]
 }
 """For each fact, what is different without it."""

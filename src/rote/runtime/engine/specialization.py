@@ -46,7 +46,18 @@ from ..pytorch import DEPARTURE, plain_functions
 from ..reads import WATCH
 from ..reads.trace import Noted, Output, Trace, is_shown
 from ..recording import FIRST_TIER, Node, Numerics, Recording, RecordingMemory
-from ..replay import Counting, HotPath, KeyCounts, Replayed, ReplayWriter, raised, range_of, replay, result_of
+from ..replay import (
+    Counting,
+    HotPath,
+    KeyCounts,
+    Replayed,
+    ReplayWriter,
+    raised,
+    range_of,
+    replay,
+    result_of,
+    takes_back,
+)
 from ..state import look_again
 from .answer import Answer
 from .choice import (
@@ -267,13 +278,15 @@ class Specialization:
         try:
             with self._range() if self._range is not None else nullcontext():
                 done = replay(recording.root)
-        except BaseException as error:  # what was written before stays written, as in eager
-            inputs.copy_back(call.leaves)
-            recording.give_generators(call)
+        except BaseException as error:
+            undone = takes_back(recording, error)
+            if not undone:  # what was written before stays written, as in eager
+                inputs.copy_back(call.leaves)
+                recording.give_generators(call)
             recording.put_draws_back()
             recording.end_flights()
             try:
-                why = raised(recording, backend, error, user_site(caller))
+                why = raised(recording, backend, error, user_site(caller), undone=undone)
             finally:
                 if isinstance(error, ResultSizeError):  # a recording by sizes comes in its place
                     self.executed.shaped.add(error.operator)

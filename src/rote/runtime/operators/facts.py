@@ -57,6 +57,8 @@ _REDUCING = frozenset({
 """Collectives that read all that they fill."""
 _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
+_OF_MANY = "_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad"
+"""How operators begin that compute one element after the other, as pointwise ones do, and have no tag."""
 _TOLD = frozenset({"fsdp"})
 """Namespaces of PyTorch's own operators besides ``aten`` that draw no random numbers."""
 _TICKET = "Tensor ticket"
@@ -100,7 +102,7 @@ class Facts:
         own: It is PyTorch's own.
         functional: It is of a library, writes nothing, and its results are no operand's memory; the library
             says that it keeps to its schema (``torch.Tag.pt2_compliant_tag``).
-        total: It raises for no values of its operands, if it is fixed.
+        total: It raises for no values of its operands.
     """
 
     op: Any
@@ -222,7 +224,7 @@ def facts_of(func: Any) -> Facts:
         fixed=pure and fixed,
         own=own,
         functional=not own and _is_functional(func, schema),
-        total="raises" not in row,
+        total=own and (fixed or "total" in row or packet.startswith(_OF_MANY)) and not _raises(name, row),
     )
 
 
@@ -255,6 +257,12 @@ def names_of(func: Any) -> tuple[str, str]:
 def short(name: str) -> str:
     """A name as people write it: ``add`` for ``aten::add.Tensor``."""
     return name.removeprefix("aten::").partition(".")[0]
+
+
+def _raises(name: str, row: Row) -> bool:
+    """Whether the table says that an operator raises for some values, or the one that it does in place."""
+    packet, _, overload = name.partition(".")
+    return "raises" in row or "raises" in row_of(f"{packet.removesuffix('_')}.{overload or 'default'}")
 
 
 def _refused(func: Any, row: Row) -> str | None:

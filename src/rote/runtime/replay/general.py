@@ -15,7 +15,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..autograd import Backward
-from ..backends.protocol import Backend, Timing, refill
+from ..backends.protocol import Backend, Segment, Timing, refill
 from ..program import COUNTS_ALL, INPUT_VIEW, Counted, Template
 from ..recording import ON_HOST, Branch, Node, Own, Recording, StaticInputs, Step, hand_out
 
@@ -108,13 +108,37 @@ def repeats(recording: Recording, backend: Backend) -> bool:
     return pure and not outside and (not backend.capabilities.asynchronous or bool(recording.islands()))
 
 
-def raised(recording: Recording, backend: Backend, error: BaseException, site: Site) -> Reason:
+def takes_back(recording: Recording, error: BaseException) -> bool:
+    """Undo a replay in which an operation raised; whether all that it did could be undone.
+
+    The plain call raises there, too, behind all that stands before it in Python, and a handler may catch it.
+    What ran between two segments is not undone, nor what stands behind a value that the host has read, nor
+    what puts a little into something large.
+    """
+    if recording.acts or isinstance(error, InternalError) or not isinstance(error, Exception):
+        return False
+    done = list[Segment]()
+    for step in recording.root.steps or ():
+        if isinstance(step, ON_HOST):
+            return False
+        done.append(step)
+        if step.raised and not any([segment.stays for segment in done]):
+            for segment in reversed(done):
+                segment.take_back()
+            return True
+    return False
+
+
+def raised(
+    recording: Recording, backend: Backend, error: BaseException, site: Site, *, undone: bool
+) -> Reason:
     """Why a call is made plainly: an operation of its replay raised, as with an index out of range.
 
     Raises:
         BaseException: The error, where the call cannot be made again, or where it is a bug of rote.
     """
-    if isinstance(error, InternalError) or not (isinstance(error, Exception) and repeats(recording, backend)):
+    again = undone or (isinstance(error, Exception) and repeats(recording, backend))
+    if isinstance(error, InternalError) or not again:
         raise error
     text = f"an operation of a replay raised {type(error).__name__} ({error}), so the call was made plainly"
     return reason(rules.OPERATION_RAISES, text, site)

@@ -41,7 +41,7 @@ from ..recording import (
     write_parts,
     write_together,
 )
-from .general import repeats, result_of
+from .general import repeats, result_of, takes_back
 
 Range = Callable[[], AbstractContextManager[Any]]
 """Makes the range of one replay."""
@@ -395,8 +395,9 @@ class ReplayWriter:
         back = [f"{constant(self._inputs.copy_back)}({self._leaves()})"] if self._inputs.written else []
         after = "; ".join([*back, *gives])
         steps = len(recording.root.steps or ())
-        guarded = after or repeats(recording, self._backend)
-        if guarded:  # an operation raised: what was written before it stays written, as in eager
+        undoes = not self._backend.capabilities.asynchronous and not recording.acts
+        guarded = after or undoes or repeats(recording, self._backend)
+        if guarded:  # where one that raised is not undone, what was written before stays written, as in eager
             source.line("try:")
             source.indent()
         self._begin(copies)
@@ -407,10 +408,15 @@ class ReplayWriter:
             copies.launch(index)
         if guarded:
             source.indent(-1)
-            source.line(f"except {'BaseException' if after else 'Exception'}:")
+            source.line(f"except {'BaseException' if after else 'Exception'} as error:")
             if recording.computation is not None and recording.computation.draws:
                 source.line(f"    {constant(recording.computation.put_back)}()")
-            source.line(f"    {after}; raise" if after else f"    return {constant(NOT_MINE)}")
+            if undoes:
+                undone = f"{constant(takes_back)}({constant(recording)}, error)"
+                source.line(f"    if {undone}: return {constant(NOT_MINE)}")
+            again = repeats(recording, self._backend)
+            back = f"return {constant(NOT_MINE)}" if again else "raise"
+            source.line(f"    {after}; raise" if after else f"    {back}")
         for line in gives:
             source.line(line)
         if recording.accesses.writes:  # the result notes the versions of what its backward needs

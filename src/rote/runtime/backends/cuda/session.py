@@ -59,6 +59,8 @@ _NOTES_STREAM = torch.ops.aten.record_stream.default
 class CudaSegment:
     """One instantiated CUDA graph; ``random`` if it draws random numbers."""
 
+    raised = stays = False  # no operation raises in a graph
+
     def __init__(
         self, graph: torch.cuda.CUDAGraph, operations: int, device: torch.device, *, kept: bool
     ) -> None:
@@ -75,6 +77,9 @@ class CudaSegment:
         """Launch the graph; nobody sees its nodes one by one."""
         self.replay()
         return []
+
+    def take_back(self) -> None:
+        """Nothing is undone on a device."""
 
     def with_copies(
         self, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]

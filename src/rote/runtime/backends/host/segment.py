@@ -19,7 +19,8 @@ import torch
 from ....base import InternalError
 from ...pytorch import undispatched, unseen_functions
 from ..protocol import Segment
-from .program import Modes, Program, ReplayStep, run_timed
+from .journal import Journal
+from .program import Modes, Program, ReplayStep, program, run_timed
 from .tape import Entry
 from .torch_private import mode_counters
 
@@ -73,7 +74,9 @@ Steps = Sequence[tuple[Modes, ReplayStep]]
 class HostSegment(Segment):
     """A run of captured operations with fixed addresses."""
 
-    __slots__ = ("_dispatches", "_functions", "_names", "_program", "_steps", "entries", "operations")
+    __slots__ = (
+        "_dispatches", "_functions", "_journal", "_names", "_program", "_steps", "entries", "operations",
+    )  # fmt: skip
 
     def __init__(self, entries: Sequence[Entry]) -> None:
         self.entries = entries  # empty once the recording is finished
@@ -81,6 +84,7 @@ class HostSegment(Segment):
         self._program: Program = _unfinished
         self._steps: Steps = ()
         self._names: Sequence[str] = ()
+        self._journal: Journal | None = None
         self._functions, self._dispatches = mode_counters()
 
     def replay(self) -> None:
@@ -100,15 +104,42 @@ class HostSegment(Segment):
     def replay_timed(self) -> list[tuple[str, float]]:
         """:meth:`replay`, with name and seconds of each operation."""
         with torch.autocast("cpu", enabled=False), unseen_functions(), undispatched():
-            return list(zip(self._names, run_timed(self._steps), strict=True))
+            times = run_timed(self._steps)
+        if self._journal is not None:
+            self._journal.forget()
+        return list(zip(self._names, times, strict=True))
 
-    def freeze(self, program: Program, steps: Steps, names: Sequence[str]) -> None:
-        """Take the function that replays the segment, its steps and their names; let go of the entries."""
-        self._program, self._steps, self._names, self.entries = program, steps, names, ()
+    @property
+    def raised(self) -> bool:
+        """Whether an operation raised in its last replay."""
+        return self._journal is not None and self._journal.raised
+
+    @property
+    def stays(self) -> bool:
+        """Whether its last replay has done what is not undone."""
+        return self._journal is not None and self._journal.stays
+
+    def take_back(self) -> None:
+        """Undo its last replay, as far as others see it."""
+        if self._journal is not None:
+            with torch.autocast("cpu", enabled=False), unseen_functions(), undispatched():
+                self._journal.put_back()
+
+    def freeze(self, steps: Steps, names: Sequence[str], journal: Journal | None, *, keeps: bool) -> None:
+        """Take the steps that replay the segment and their names; let go of the entries.
+
+        Args:
+            journal: By which it is taken back where an operation raises; None if none does.
+            keeps: A later segment may raise.
+        """
+        replay = program(steps)
+        self._program = replay if journal is None else journal.around(replay, keeps=keeps)
+        self._steps, self._names, self._journal, self.entries = steps, names, journal, ()
 
     def release(self) -> None:
         """Let go of everything the segment holds."""
         self._program, self._steps, self._names, self.entries = _released, (), (), ()
+        self._journal = None
 
 
 def _unfinished() -> NoReturn:

@@ -14,7 +14,7 @@ generators are where the plain callable would have left them. What they made cou
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from itertools import chain
 from typing import Any
 
@@ -35,12 +35,13 @@ from ..protocol import (
     is_shortage,
     replaced,
 )
+from .journal import Journal, is_dear, may_raise, touched
 from .kernels import HostKernel
 from .lowering import lower
 from .memory import HostMemory, idle_literals
 from .operations import Catalog
 from .pool import HostPool, Lease
-from .program import program
+from .program import Modes, ReplayStep
 from .refusals import check_call, check_operation
 from .segment import HostSegment, SessionState, SessionStep, after
 from .storages import Block, SessionStorages
@@ -186,12 +187,24 @@ class HostSession(Session):
             constants = idle_literals(entries)
             memory = HostMemory(self._storages.blocks, constants)
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
-            for segment in self._segments:
-                kept = [each for each in segment.entries if not _is_constant(each, constants)]
-                steps = [(each.modes, lower(each, memory.tensor)) for each in kept]
-                segment.freeze(program(steps), steps, [each.name for each in kept])
+            self._freeze(memory, constants)
         self._storages.close()
         self.state = following
+
+    def _freeze(self, memory: HostMemory, constants: Mapping[Block, torch.Tensor]) -> None:
+        """Give each segment its steps. What stands before one that may raise can be taken back."""
+        later = False
+        for segment in reversed(self._segments):
+            kept = [each for each in segment.entries if not _is_constant(each, constants)]
+            steps = [(each.modes, lower(each, memory.tensor)) for each in kept]
+            raising = [place for place, each in enumerate(kept, 1) if may_raise(each)]
+            end = len(kept) if later else max(raising, default=0)
+            journal = Journal() if end else None
+            if journal is not None:
+                for place, entry in enumerate(kept[:end]):
+                    steps[place] = _undone(journal, entry, steps[place], memory)
+            segment.freeze(steps, [each.name for each in kept], journal, keeps=later)
+            later = later or bool(raising)
 
     def regions(self) -> tuple[Hashable, ...]:
         """The chunk, and what is kept beside it."""
@@ -216,7 +229,19 @@ def _unseen(call: Callable[..., Any], *args: Any) -> Any:
         return call(*args)
 
 
-def _is_constant(entry: Entry, constants: dict[Block, torch.Tensor]) -> bool:
+def _undone(
+    journal: Journal, entry: Entry, step: tuple[Modes, ReplayStep], memory: HostMemory
+) -> tuple[Modes, ReplayStep]:
+    """A step that can be taken back."""
+    outside, shown, generators = touched(entry)
+    modes, call = step
+    tensors = [*outside, *map(memory.tensor, shown)]
+    if is_dear(entry, call, tensors):
+        return modes, journal.without(call)
+    return modes, journal.before(call, modes, tensors, generators)
+
+
+def _is_constant(entry: Entry, constants: Mapping[Block, torch.Tensor]) -> bool:
     if isinstance(entry, LaunchEntry):
         return False
     return entry.literal is not None and entry.products[0].place.block in constants

@@ -76,10 +76,12 @@ class LaunchEntry(NamedTuple):
 
     Attributes:
         tensors: Those that it reads, then those that it writes, as places or aliases.
+        given: How many it reads.
     """
 
     kernel: HostKernel
     tensors: tuple[TapePlace | torch.Tensor, ...]
+    given: int
     reals: tuple[float, ...]
     integers: tuple[int, ...]
     modes: Modes
@@ -140,7 +142,7 @@ class Tape:
                 place.block.rewritten = True
         read = [self._held(tensor) for tensor in launch.given]
         numbers = tuple(launch.reals), tuple(launch.integers)
-        self.entries.append(LaunchEntry(kernel, (*read, *written), *numbers, Modes.now()))
+        self.entries.append(LaunchEntry(kernel, (*read, *written), len(read), *numbers, Modes.now()))
         self._storages.tick()
 
     def _lift(self, operation: HostOperation, tensor: torch.Tensor) -> bool:

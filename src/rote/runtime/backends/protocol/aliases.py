@@ -27,6 +27,8 @@ class Aliases:
         storage = self._lent.get(tensor.untyped_storage()._cdata) if self._lent else None
         if storage is None or tensor.is_conj() or tensor.is_neg():  # the latter two are rare and small
             return tensor.detach()
+        if storage.data_ptr() != tensor.untyped_storage().data_ptr():
+            return tensor.detach()  # an operation has given it more memory, as ``out=`` does
         with torch.inference_mode(False):  # a plain tensor may be written in any mode
             alias = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
             return alias.set_(storage, tensor.storage_offset(), tensor.size(), tensor.stride())

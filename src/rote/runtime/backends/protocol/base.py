@@ -175,6 +175,19 @@ class Segment(Protocol):
     def replay(self) -> None:
         """Run the operations again, on the current stream, into the same memory."""
 
+    @property
+    def raised(self) -> bool:
+        """Whether an operation raised in its last replay, which :meth:`take_back` can undo."""
+        return False
+
+    @property
+    def stays(self) -> bool:
+        """Whether its last replay has done what is not undone."""
+        return False
+
+    def take_back(self) -> None:
+        """Undo its last replay, as far as others than the recording see it: memory, random generators."""
+
     def replay_timed(self) -> list[tuple[str, float]]:
         """:meth:`replay`, with name and seconds of each operation; none where the device runs them as one."""
         ...
