@@ -36,8 +36,8 @@ from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
 from .outside import Outside
 from .written import MAPPINGS, Growing, Told, WrittenSlot, contents, has_same_members, is_same, target_of
 
-_OF_SIZE = frozenset({LENGTH, ORDER, KIND})
-"""Kinds of reads of a container that say nothing of what its members are."""
+_OF_SIZE = frozenset({LENGTH, ORDER, KIND, ATTRIBUTE})
+"""Kinds of reads of a container that say nothing of what its members are: it has a ``maxlen`` beside them."""
 
 
 @dataclass(frozen=True)
