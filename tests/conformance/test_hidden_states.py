@@ -33,12 +33,16 @@ def as_it_is(state):
     return state
 
 
+def in_place(state):
+    return state.detach_()
+
+
 def only_its_values(state):
     return state * 1.0 if not state.requires_grad else state.data * 1.0
 
 
 WALKS = [losing, asking, keeping]
-CUTS = [detached, only_its_values, as_it_is]
+CUTS = [detached, in_place, only_its_values, as_it_is]
 REFUSED = (asking, as_it_is)
 """Eager raises that the graph is gone; a graphed call has nothing there of which gradients are asked."""
 
@@ -92,7 +96,15 @@ def play(wrap, walk, cut, home, device):
         except RuntimeError as error:  # the graph of the step before is walked once more
             yield str(error)[:50]
             return
-        yield loss, state.detach(), state.requires_grad, [each.detach().clone() for each in parameters]
+        if cut is not as_it_is and walk is not keeping:  # the caller may change it, as it is no view
+            state.mul_(0.5)
+        yield (
+            loss,
+            state.detach(),
+            state.requires_grad,
+            state._is_view(),
+            [each.detach().clone() for each in parameters],
+        )
     if walk is not keeping:
         with pytest.raises(RuntimeError, match="through the graph a second time"):
             state.sum().backward()
@@ -114,7 +126,7 @@ def test_a_state_goes_from_step_to_step(walk, cut, home, device):
     plain = list(play(lambda fn: fn, walk, cut, home, device))
     got = list(play(graph, walk, cut, home, device))
     assert_same(got, plain)
-    replays = walk is not keeping and cut is not as_it_is
+    replays = walk is not keeping and cut in (detached, only_its_values)
     assert (sum(each.report().replayed for each in graphs) > 0) == replays
 
 
