@@ -1,5 +1,7 @@
 """What a call binds outside of itself to tensors of its own: a replay binds it again."""
 
+import collections
+import copy
 import types
 
 import pytest
@@ -7,6 +9,7 @@ import torch
 from torch import nn
 
 import rote
+from rote.testing import assert_same
 
 CALLS = 12
 WARM = 4
@@ -86,6 +89,19 @@ def by_setitem(x):
     return x + 1
 
 
+def with_defaults(x):
+    STATE.last = collections.defaultdict(list)
+    STATE.last["a"].append(x * 2)
+    STATE.last["b"] += [x, x * 3]
+    return x + 1
+
+
+def with_defaults_inside(x):
+    KEPT["last"] = {"totals": collections.defaultdict(float, n=1.0), "none": [collections.defaultdict(None)]}
+    KEPT["last"]["totals"]["sum"] = x.sum()
+    return x + 1
+
+
 def argument_itself(x):
     STATE.last = x
     return x + 1
@@ -98,7 +114,7 @@ LAST = None
 
 PROGRAMS = [
     attribute, item, bound_global, pair, result_itself, view_of_the_result, twice, filled_list, filled_dict,
-    by_setitem,
+    by_setitem, with_defaults, with_defaults_inside,
 ]  # fmt: skip
 
 
@@ -119,15 +135,14 @@ def seen():
 
 
 def copied(parts):
-    return [[part.clone() if isinstance(part, torch.Tensor) else part for part in each] for each in parts]
+    return copy.deepcopy(parts)
 
 
 def assert_equal(ours, theirs):
     assert len(ours) == len(theirs)
     for one, other in zip(ours, theirs, strict=True):
         assert len(one) == len(other)
-        for a, b in zip(one, other, strict=True):
-            assert torch.equal(a, b) if isinstance(b, torch.Tensor) else a == b
+        assert_same(one, other)
 
 
 def inputs(device, count=CALLS):
@@ -172,6 +187,63 @@ def test_what_is_one_tensor_is_one_afterwards(device):
         k(x)
         assert STATE.last is STATE.other
     assert min(each.report().replayed for each in (g, h, k)) >= CALLS - WARM
+
+
+def bound(x, box):
+    STATE.last = collections.defaultdict(box().make, a=x * 2)
+    return STATE.last["a"] + 1
+
+
+def returned(x, box):
+    return collections.defaultdict(box().make, a=x * 2)
+
+
+def a_method(x, box):
+    STATE.last = box().make
+    return x + 1
+
+
+@pytest.mark.parametrize("program", [bound, returned, a_method])
+def test_what_makes_defaults_is_the_object_that_the_call_has_found(device, program):
+    """A method of an equal object in its place is another one."""
+
+    class Box:
+        def make(self):
+            return 0.0
+
+    box = Box()
+    g = rote.graph(lambda x: program(x, lambda: box))
+    for n, x in enumerate(inputs(device, 2 * CALLS)):
+        box = box if n % 6 else Box()
+        out = g(x)
+        kept = STATE.last if STATE.last is not None else out
+        made = kept if program is a_method else kept.default_factory
+        assert made.__self__ is box
+        assert program is a_method or torch.equal(kept["a"], x * 2)
+    assert program is a_method or g.report().replayed > 0
+
+
+def test_what_makes_defaults_is_no_object_of_the_calls_own(device, reason):
+    class Zeros:
+        def __init__(self, found):
+            self.found = found
+
+        def __call__(self):
+            return self.found
+
+        def __eq__(self, other):
+            return isinstance(other, Zeros)
+
+        __hash__ = None
+
+    def fn(x):
+        return collections.defaultdict(Zeros(STATE.other), a=x * 2)
+
+    g = rote.graph(fn)
+    for n, x in enumerate(inputs(device)):
+        STATE.other = n
+        assert g(x)["b"] == n
+    assert g.report().replayed == 0
 
 
 def test_an_argument_that_is_kept(device):

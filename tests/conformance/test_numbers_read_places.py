@@ -7,7 +7,9 @@ import types
 
 import pytest
 import torch
+import torch.nn.functional as F
 from tests.conformance.numbers_programs import bits
+from torch.utils.checkpoint import checkpoint
 
 import rote
 
@@ -75,6 +77,7 @@ USES = {
     "drawn into": lambda x, row, state: (row.normal_(generator=None), x + row)[1],
     "by a number": lambda x, row, state: (row.mul_(state.n).add_(x, alpha=state.n), x + row)[1],
     "written and read beside": lambda x, row, state: (row.add_(x), state.table.t() @ state.table @ x)[1],
+    "tracked": lambda x, row, state: tracked(x, row),
     "gated": lambda x, row, state: (row.masked_fill_(x > 0, 0.5), x + state.table.sum())[1],
 }
 OTHER_READS = {
@@ -184,9 +187,83 @@ OTHER_USES = {
     "decides": lambda x, row, state: x * 2 if row.sum() > 0 else x * row,
     "text": lambda x, row, state: x * len(str(row)),
     "closed over": lambda x, row, state: (setattr(state, "call", lambda: row), x * 2)[1],
-    "tracked": lambda x, row, state: tracked(x, row),
     "tracked and written": lambda x, row, state: tracked(x, row, state.table),
 }
+
+
+TRAINED = {
+    "product": lambda x, row, state: trained(state, (row @ state.weight).square().sum()),
+    "of a part": lambda x, row, state: trained(state, (row[:2] @ state.weight[1:]).square().sum()),
+    "aim": lambda x, row, state: trained(state, F.mse_loss(x @ state.weight, row)),
+    "both": lambda x, row, state: trained(state, F.mse_loss(row @ state.weight, row * 2)),
+    "beside one that stays": lambda x, row, state: trained(
+        state, ((row + state.table[3]) @ state.weight).norm()
+    ),
+    "twice": lambda x, row, state: trained(state, (row @ state.weight).exp().sum(), times=2),
+    "by a function of one's own": lambda x, row, state: trained(
+        state, Product.apply(row, state.weight).sum()
+    ),
+    "with a penalty": lambda x, row, state: trained(state, penalty(state, (row @ state.weight).exp().sum())),
+    "checkpointed": lambda x, row, state: trained(
+        state, checkpoint(lambda: (row @ state.weight).exp().sum(), use_reentrant=False)
+    ),
+    "with what is left": lambda x, row, state: trained(state, left_of(state, row @ state.weight)),
+}
+OTHER_TRAINED = {
+    "outside": lambda x, row, state: (row @ state.weight).square().sum(),
+    "beside": lambda x, row, state: [
+        trained(state, (row @ state.weight).sum(), times=2), (row * state.weight).sum()
+    ],
+    "graph left": lambda x, row, state: (
+        setattr(state, "left", (row @ state.weight).exp()),
+        trained(state, (x @ state.weight).sum()),
+    )[1],
+    "graph in the gradient": lambda x, row, state: (
+        (row @ state.weight).exp().sum().backward(create_graph=True),
+        state.weight.grad.detach().clone(),
+    )[1],
+    "written between": lambda x, row, state: trained(
+        state, (row @ state.weight).exp().sum() + (state.table.add_(1), 0)[1]
+    ),
+    "written as data": lambda x, row, state: trained(
+        state, (row @ state.weight).exp().sum() + (state.table.data.add_(1), 0)[1]
+    ),
+    "itself": lambda x, row, state: trained(state, (row.requires_grad_() @ state.weight).sum()),
+}  # fmt: skip
+
+
+class Product(torch.autograd.Function):
+    """It keeps the view as an attribute, too."""
+
+    @staticmethod
+    def forward(ctx, row, weight):
+        ctx.save_for_backward(row, weight)
+        ctx.row = row
+        return row @ weight
+
+    @staticmethod
+    def backward(ctx, gradient):
+        row, weight = ctx.saved_tensors
+        return None, row[:, None] * gradient + ctx.row[:, None] * weight
+
+
+def trained(state, loss, times=1):
+    """What a step of gradient descent finds."""
+    for _ in range(times):
+        loss.backward(retain_graph=times > 1)
+    with torch.no_grad():
+        state.weight -= 0.05 * state.weight.grad
+    found, state.weight.grad = state.weight.grad.clone(), None
+    return found
+
+
+def penalty(state, loss):
+    return loss + torch.autograd.grad(loss, state.weight, create_graph=True)[0].square().sum()
+
+
+def left_of(state, feature):
+    state.left = feature
+    return feature.square().sum()
 
 
 def put(tensor, new):
@@ -222,7 +299,10 @@ def play(program, positions, device, *, grad=False):
 
     def make():
         values = torch.randn(SIZE, 3, generator=torch.Generator().manual_seed(7))
-        state = types.SimpleNamespace(n=0, table=values.to(device), left=None, seen=[], call=None)
+        weight = (torch.eye(3, device=device) * 0.5).requires_grad_()
+        state = types.SimpleNamespace(
+            n=0, table=values.to(device), left=None, seen=[], call=None, weight=weight
+        )
         return (lambda x: program(x, state)), state
 
     (graphed, state), (plain, other) = make(), make()
@@ -237,11 +317,15 @@ def play(program, positions, device, *, grad=False):
                 with torch.set_grad_enabled(grad):
                     found = call(x)
                     given = seen_of(found)
+                    if type(found) is torch.Tensor and found.requires_grad:
+                        found.sum().backward()
                     its.table[position % SIZE].add_(0.125)  # a view of the table sees it
                     both.append((given, seen_of(found), bits(x)))
             except (IndexError, RuntimeError, TypeError) as error:
                 both.append(str(error))
-            left = its.left, its.call() if its.call is not None else None, its.seen[-2:]
+            if its.weight.grad is not None:
+                both[-1], its.weight.grad = (both[-1], bits(its.weight.grad.detach())), None
+            left = its.weight, its.left, its.call() if its.call is not None else None, its.seen[-2:]
             both[-1] = both[-1], bits(its.table), bits(left)
         assert both[0] == both[1], (number, position)
     return run.report().replayed
@@ -273,6 +357,24 @@ def test_what_is_made_of_it(device, view, read):
 @pytest.mark.parametrize("read", ["a row", "a column"])
 def test_what_takes_it(device, use, read):
     assert play(program(READS[read], VIEWS["as it is"], USES[use]), ONE_BY_ONE, device) >= 14
+
+
+@COMPUTES
+@pytest.mark.parametrize("use", TRAINED)
+@pytest.mark.parametrize("read", ["a row", "a column", "computed"])
+def test_what_a_backward_takes(device, use, read):
+    run = program(READS[read], VIEWS["as it is"], TRAINED[use])
+    assert play(run, ONE_BY_ONE, device, grad=True) >= 12
+
+
+@pytest.mark.filterwarnings("ignore:Using backward")
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("use", OTHER_TRAINED)
+@pytest.mark.parametrize("read", ["a row", "a part"])
+def test_what_a_backward_does_not_take(device, use, read):
+    """A part has one row here: a vector, as a row is."""
+    reads = READS["a row"] if read == "a row" else lambda table, n: table[n : n + 1].view(3)
+    play(program(reads, VIEWS["as it is"], OTHER_TRAINED[use]), ONE_BY_ONE, device, grad=True)
 
 
 @COMPUTES

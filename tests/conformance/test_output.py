@@ -314,3 +314,31 @@ def test_warnings_that_somebody_keeps(device):
     with warnings.catch_warnings(record=True) as kept:
         g = run(warned, device)
     assert len(kept) == CALLS and g.report().replayed == 0, g.explain()
+
+
+def test_a_library_that_writes_to_a_file_says_that_it_does(device, reason, tmp_path):
+    """The call's own writes to a file are made by replays; those of a library may hold the time."""
+    made = logging.getLogger("rote_test_file")
+    handler = logging.FileHandler(tmp_path / "log.txt")
+    made.addHandler(handler)
+    made.propagate = False
+
+    def fn(x):
+        made.error("a line")
+        return x * 2
+
+    g = rote.graph(fn)
+    try:
+        for number in range(6):
+            assert torch.equal(
+                g(torch.full((2,), float(number), device=device)),
+                fn(torch.full((2,), float(number), device=device)),
+            )
+    finally:
+        made.removeHandler(handler)
+        handler.close()
+    assert (tmp_path / "log.txt").read_text() == "a line\n" * 12 and g.report().replayed == 0
+    assert reason(g, "RT218").message == (
+        "the call has logging call _io.TextIOWrapper.write, perhaps with the time in it, which reads or "
+        "writes what is outside of the program"
+    )

@@ -6,7 +6,7 @@ made by what it holds. A replay hands out the argument of its own call, and make
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
@@ -118,6 +118,13 @@ class Marking:
             return self._replaced(
                 value, [*value.values()], lambda parts: kind(zip(value, parts, strict=True))
             )
+        if kind is defaultdict:
+            factory = value.default_factory
+            return self._replaced(
+                value,
+                [*value.values()],
+                lambda parts: defaultdict(factory, zip(value, parts, strict=True)),
+            )
         if is_instance(value, tuple) and is_named(kind):
             make: Any = tuple.__new__  # the class may have another way
             return self._replaced(value, [*value], lambda parts: make(kind, parts))
@@ -141,7 +148,7 @@ class Marking:
     def parts_of(self, value: Any) -> list[Any] | None:
         """What lies in a container or an object that could be made again; None if it could not."""
         kind = type(value)
-        if kind is dict or (kind is OrderedDict and not vars(value)):
+        if kind in (dict, defaultdict) or (kind is OrderedDict and not vars(value)):
             return [*value.values()]
         if kind in (list, tuple, deque) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]

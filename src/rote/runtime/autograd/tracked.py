@@ -76,6 +76,7 @@ class GradientUse:
         flags: It asked one whether it requires grad.
         frozen: Those of which it set whether they require grad, and how it was before.
         walks_outside: A backward ran through a graph that was made outside.
+        reaches: A backward may have come to an argument.
     """
 
     def __init__(self, age: int, meet: Callable[[torch.Tensor], None]) -> None:
@@ -89,7 +90,7 @@ class GradientUse:
         self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
-        self.flags = self.walks_outside = self.gradient = False
+        self.flags = self.walks_outside = self.gradient = self.reaches = self._tracks = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
         self._given: list[Metadata] = []
@@ -97,10 +98,9 @@ class GradientUse:
 
     def give(self, names: list[str], leaves: tuple[Any, ...]) -> None:
         """Note what the arguments are before the call."""
-        pairs = zip(names, leaves, strict=True)
-        self._given = [
-            Metadata(leaf, name, given=True) for name, leaf in pairs if is_instance(leaf, torch.Tensor)
-        ]
+        pairs = [each for each in zip(names, leaves, strict=True) if is_instance(each[1], torch.Tensor)]
+        self._given = [Metadata(leaf, name, given=True) for name, leaf in pairs]
+        self._tracks = any([leaf.requires_grad for _, leaf in pairs])
 
     def touch(self, tensor: torch.Tensor) -> None:
         """Note that a tensor's place in the graph or its hooks are about to be changed."""
@@ -171,6 +171,19 @@ class GradientUse:
             with plain_functions():
                 self.walks_outside = older_node(roots, frozenset(), self.age) is not None
 
+    def reach(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
+        """Note whether autograd may come to an argument from here.
+
+        It does if one of them is below, or an older node. The code of a node may run a backward of its own.
+        """
+        if self._tracks and not self.reaches:
+            with plain_functions():
+                self.reaches = bool(
+                    contexts_of(roots)
+                    or older_node(roots, frozenset(), self.age) is not None
+                    or not all([_is_own_or_outside(node.variable, storages) for node in leaves_below(roots)])
+                )
+
     def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
         """Note that a backward is about to run from tensors whose graph may have been made outside."""
         with plain_functions():
@@ -201,6 +214,15 @@ def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
         return False
     origin = storages.origin(tensor)
     return origin is None or origin[0] == EXTERNAL
+
+
+def _is_own_or_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
+    """Whether a tensor is in memory of the call's own, or of which no argument is."""
+    tensor = part_of(tensor)
+    if not has_memory(tensor) or stands_for_others(tensor):
+        return False
+    origin = storages.origin(tensor)
+    return origin is None or origin[0] in (EXTERNAL, NEW)
 
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
@@ -250,8 +272,8 @@ def gradient_blockers(
         for index, (kind, leaf) in enumerate(zip(call.kinds, leaves, strict=True))
         if kind == TENSOR and leaf.requires_grad
     ]
-    if arguments and use.engine is not None and torch.is_grad_enabled():
-        text = f"{names[arguments[0]]} requires grad, and a backward runs inside the call"
+    if arguments and use.reaches and torch.is_grad_enabled():
+        text = f"{names[arguments[0]]} requires grad, and a backward inside the call may come to it"
         found.append(reason(rules.INPUT_GRADIENT, text, use.engine))
     if use.state is not None:
         text = "the call looks at the gradient or the history of an argument"

@@ -191,7 +191,7 @@ class HostDataMode(TorchFunctionMode):
         self._is_shown = is_shown
         self._replaced = replaced_kernels()
         self.roots: list[torch.Tensor] = []
-        self.frees = False  # gradients of some tensors were asked for: what lies on the way to them is gone
+        self.frees = False  # autograd has gone through a graph: what it has saved may be gone
         self.lent: list[LentTensor] = []
 
     def __torch_function__(
@@ -681,9 +681,10 @@ class HostDataMode(TorchFunctionMode):
         self._use.engine = self._use.engine or user_site()
         given = args[0] if args else kwargs.get("tensors", kwargs.get("outputs"))
         roots = [given] if isinstance(given, torch.Tensor) else list(given or ())
+        self.frees = True
         self._use.walk_back(roots)
+        self._use.reach(roots, self._tracer.cursor.storages)
         if func is torch.autograd.grad:
-            self.frees = True
             return
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):

@@ -541,6 +541,8 @@ class TracedCall:
             if template.orders - {leaf.lent for leaf in template.leaves} or template.orders & written:
                 blockers.append(reason(rules.MEMORY_ESCAPE, _LENT, self._site))
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
+        if any([leaf.tracked for leaf in template.leaves]):
+            tracer.taken.leave_graph()
         strayed = tracer.taken.end()
         if strayed and self._plan.numbers is not None:
             self._plan.numbers.strayed.update(strayed)

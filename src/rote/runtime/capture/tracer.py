@@ -336,10 +336,16 @@ class Tracer(DispatchMode):
         return out
 
     def _may_gather(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Whether an operation only reads what lies in a view, and no backward will."""
-        if torch.is_grad_enabled() and any([each.requires_grad for each in tensors_of(args, kwargs)]):
+        """Whether an operation only reads what lies in a view. Its backward finds the view that was saved."""
+        if self.taken.among(written_operands(facts, args, kwargs)):
             return False
-        return not self.taken.among(written_operands(facts, args, kwargs))
+        tensors = tensors_of(args, kwargs)
+        if not torch.is_grad_enabled() or not any([each.requires_grad for each in tensors]):
+            return True
+        if any([each.requires_grad for each in tensors if self.taken.find(each) is not None]):
+            return False
+        self.taken.save(self.taken.among(tensors))
+        return True
 
     def _written(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> TakenView | None:
         """The view that an operation writes in place, if nothing else that it takes lies in that memory."""

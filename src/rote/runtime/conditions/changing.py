@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 from ...base import Lines, Site
 from ..numbers import ARRAY, FEW, LENT, NO_LINES, Fixed, NumberSource, ReadingLines, TrackedNumbers
@@ -40,6 +42,8 @@ class ChangingNumbers:
         self._draws = self._clock = False
         self._arrays: bool | None = None  # those among the arguments; False if that came to nothing
         self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
+        self._windows: list[ref[deque[Any]]] = []
+        self._waits = 0
 
     def note(self, guard: Guard) -> None:
         """A guard does not hold: its slots that have held more than a few numbers, all of one type."""
@@ -66,6 +70,26 @@ class ChangingNumbers:
                 self._values.pop(address, None)
                 self._tries = 0
                 self.news += 1
+
+    def wait(self, windows: Iterable[ref[deque[Any]]]) -> None:
+        """Calls fill these windows, so each finds another length until they are full."""
+        lacks = [
+            (each, window.maxlen - len(window))
+            for each in windows
+            if (window := each()) is not None and window.maxlen is not None and window.maxlen <= MOST
+        ]
+        if lacks:
+            self._windows, self._waits = [each for each, _ in lacks], max([lack for _, lack in lacks])
+
+    def waits(self) -> bool:
+        """Whether a window is not full yet; no more calls wait than fill it, for it may be emptied."""
+        if not self._windows:
+            return False
+        alive = [window for each in self._windows if (window := each()) is not None]
+        self._waits -= 1
+        if self._waits < 0 or all([len(window) == window.maxlen for window in alive]):
+            self._windows = []
+        return bool(self._windows)
 
     @property
     def by_value(self) -> frozenset[object]:

@@ -196,6 +196,7 @@ class Settling:
         """What shows that numbers change: what the call leaves of them, and values that no call had read."""
         changing = self._key.changing
         changing.leave([slot for each in self._noted.effects for slot in each.numbers])
+        changing.wait([each.window for each in self._noted.effects if each.window is not None])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])
         if found and self._noted.draws is not None:
             changing.follow_draws()

@@ -209,6 +209,8 @@ class Specialization:
         elif recording is None and sum(other.busy for other in self.recordings) >= MAX_PENDING:
             text = f"{MAX_PENDING} results of this key are alive and their backward has not run"
             return Answer(PLAINLY, EAGER, [reason(rules.BACKWARD_PENDING, text, user_site(caller))])
+        elif recording is None and self.changing.waits():
+            return Answer(PLAINLY, EAGER, self._last_reasons)
         elif not (  # the dearer question comes last
             self._ledger.allows(completes=self._is_observed(recording)) or self._is_ahead(recording, call)
         ) or self.earlier.spare(self._ledger.pays):

@@ -223,8 +223,9 @@ def _take_memory(token: Token, operation: Operation, found: dict[Token, None]) -
 
 
 def _ways(stretch: Stretch) -> Iterator[tuple[Edge, ...]]:
-    if stretch.ending is not None or not stretch.ways:
-        yield ()
-    for way in stretch.ways:
-        for rest in _ways(way.stretch):
-            yield (way.edge, *rest)
+    left: list[tuple[Stretch, tuple[Edge, ...]]] = [(stretch, ())]
+    while left:
+        each, way = left.pop()
+        if each.ending is not None or not each.ways:
+            yield way
+        left.extend([(further.stretch, (*way, further.edge)) for further in reversed(each.ways)])

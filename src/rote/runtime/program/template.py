@@ -226,7 +226,7 @@ class _Spent(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
-        return tensor.view_as(tensor)
+        return tensor.detach()  # no view, as no result of an operation is one
 
     @staticmethod
     def backward(ctx: Any, *gradients: Any) -> Any:

@@ -253,6 +253,12 @@ class Node:
 
     def unrecord(self) -> None:
         """Drop the recorded form of this node and of everything below it."""
+        for node in self.walk():
+            node._drop_recorded()
+            if node is not self:
+                node.arrivals = []
+
+    def _drop_recorded(self) -> None:
         self.steps = None
         self.branch = None
         self.captured = None
@@ -266,13 +272,16 @@ class Node:
         self.effects = []
         if self.template is not None:
             self.template = self.template.bare()
-        for child in self.edges.values():
-            child.arrivals = []
-            child.unrecord()
 
     def bare(self) -> Node:
         """A copy of what was observed from here on, to be recorded on its own."""
-        edges = {value: child.bare() for value, child in self.edges.items()}
+        copies: dict[int, Node] = {}
+        for node in reversed(self.walk()):
+            edges = {value: copies[id(child)] for value, child in node.edges.items()}
+            copies[id(node)] = node._bare(edges)
+        return copies[id(self)]
+
+    def _bare(self, edges: dict[Any, Node]) -> Node:
         template = self.template.bare() if self.template is not None else None
         return Node(
             operations=list(self.operations),
@@ -290,21 +299,24 @@ class Node:
 
     def program(self) -> Program:
         """What was observed from here on, as data."""
-        return Program(self._stretch())
-
-    def _stretch(self) -> Stretch:
-        template = self.template
-        ending = Ending.of(template, self.effects_key or ()) if template is not None else None
-        ways = [Way(edge, child._stretch()) for edge, child in self.edges.items()]
-        return Stretch(tuple(self.operations), self.arrived, tuple(ways), ending)
+        found: dict[int, Stretch] = {}
+        for node in reversed(self.walk()):
+            template = node.template
+            ending = Ending.of(template, node.effects_key or ()) if template is not None else None
+            ways = [Way(edge, found[id(child)]) for edge, child in node.edges.items()]
+            found[id(node)] = Stretch(tuple(node.operations), node.arrived, tuple(ways), ending)
+        return Program(found[id(self)])
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""
-        return sum(child.paths() for child in self.edges.values()) if self.edges else 1
+        return sum([not node.edges for node in self.walk()])
 
     def walk(self) -> list[Node]:
-        """This node and all below it, depth first."""
-        found: list[Node] = [self]
-        for child in self.edges.values():
-            found.extend(child.walk())
+        """This node and all below it, depth first. A call may read the host thousands of times in a row."""
+        found: list[Node] = []
+        left: list[Node] = [self]
+        while left:
+            node = left.pop()
+            found.append(node)
+            left.extend(reversed(node.edges.values()))
         return found

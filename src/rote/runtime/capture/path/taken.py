@@ -8,9 +8,13 @@ kernels do as they would. Nobody sees that this is other memory, and what was wr
 An operation that writes it in place writes these elements, and those of the view are put back where they came
 from: what lies between them is left alone.
 
-Not where a backward may need it, where what is written to it lies in the same memory, and where it leaves the
-call or is met as anything but an operand: then nothing of the call is kept, and the next calls know the
-position by its value. A view that C makes of it unseen looks as it does, and would be met so.
+A backward inside the call takes the view again, as it has been saved, and is given what lies there then;
+eager raises if that was written since.
+
+Not where the view itself requires grad, where a graph is left behind that may have saved it, where what is
+written to it lies in the same memory, and where it leaves the call or is met as anything but an operand: then
+nothing of the call is kept, and the next calls know the position by its value. A view that C makes of it
+unseen looks as it does, and would be met so.
 
 What does not work: to give the call a copy. It sees nothing of what is written to the tensor later, and when
 it turns out to be written to itself, or to be a result, it is too late to make a view of it.
@@ -88,6 +92,7 @@ class TakenViews:
     def __init__(self) -> None:
         self._known: dict[int, tuple[weakref.ref[torch.Tensor], TakenView]] = {}
         self._written: set[int] = set()
+        self._saved: list[TakenView] = []
         self.places: set[Any] = set()
         self.strayed: dict[Lines, None] = {}
 
@@ -99,6 +104,14 @@ class TakenViews:
     def write(self, view: torch.Tensor) -> None:
         """An operation in place has written what lies in a view."""
         self._written.add(id(view))
+
+    def save(self, taken: Iterable[TakenView]) -> None:
+        """An operation that has a backward has taken these: it may save them."""
+        self._saved.extend(taken)
+
+    def leave_graph(self) -> None:
+        """The call leaves a graph behind: that would have what lay where its own call has looked."""
+        self.stray(self._saved)
 
     def is_back(self, tensor: torch.Tensor, key: Any, new: Any) -> bool:
         """Whether a view is stored where it was taken and written, as ``x[n] += y`` does: nothing changes."""
@@ -150,6 +163,7 @@ class TakenViews:
         """The call is over: what has made those that are not understood."""
         self._known.clear()  # with the tensors at which they look
         self._written.clear()
+        self._saved.clear()
         self.places.clear()
         return self.strayed
 

@@ -42,6 +42,7 @@ from ..trace import (
     is_for_output,
     is_in_c,
     is_readable,
+    library_of_output,
     writes_by_method,
 )
 from .apart import TAKING, taken_apart
@@ -405,7 +406,9 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
     elif row == _CLOCK and trace.followed.reads_clock(function):
         return
     elif row in REFUSED:
-        trace.running.refuse(name, f"calls {name}, which {REFUSED[row]}")
+        library = library_of_output(trace) if row == "io" else ""
+        by = f"has {library} call {name}, perhaps with the time in it" if library else f"calls {name}"
+        trace.running.refuse(name, f"{by}, which {REFUSED[row]}")
     elif row == UNKNOWN and not trace.reducers.keeps_versions(function, trace.running.frame()):
         trace.running.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
 

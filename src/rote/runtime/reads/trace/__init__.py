@@ -26,6 +26,7 @@ from .output import (
     is_called_by_output,
     is_for_output,
     is_shown,
+    library_of_output,
     prints,
     tells_when,
     writes,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from operator import is_
+from types import FunctionType, MethodType
 from typing import Any
 
 import numpy
@@ -31,12 +32,12 @@ from ...arguments import (
 from ...numbers import KINDS, TRUTHS
 from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read, address_of
-from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_readable
+from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
 from .outside import Outside
 from .written import MAPPINGS, Growing, Told, WrittenSlot, contents, has_same_members, is_same, target_of
 
-_OF_SIZE = frozenset({LENGTH, ORDER, KIND})
-"""Kinds of reads of a container that say nothing of what its members are."""
+_OF_SIZE = frozenset({LENGTH, ORDER, KIND, ATTRIBUTE})
+"""Kinds of reads of a container that say nothing of what its members are: it has a ``maxlen`` beside them."""
 
 
 @dataclass(frozen=True)
@@ -140,6 +141,19 @@ class Bindings:
                 left.extend(part.values)
             elif is_readable(part):
                 left.extend(members.values(part))
+            if type(part) is defaultdict:
+                left.append(self._known_factory(part.default_factory))
+            if type(part) is MethodType or is_in_c(part):  # equal ones are of one object
+                left += [getattr(part, "__self__", None), getattr(part, "__func__", None)]
+
+    def _known_factory(self, factory: Any) -> Any:
+        """What makes the defaults of a dict. What equals an object of the call's own may be another one."""
+        known = factory is None or isinstance(factory, (type, FunctionType, MethodType)) or is_in_c(factory)
+        if not known and not self._outside.has(factory):
+            self._outside.running.refuse(
+                "a defaultdict", "hands out a defaultdict that calls an object of its own"
+            )
+        return factory
 
     def _bind(self, binding: Binding, each: WrittenSlot) -> None:
         """A slot outside was written."""

@@ -6,6 +6,7 @@ import itertools
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
+from weakref import ref
 
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
@@ -202,7 +203,16 @@ class OutsideEffects:
         name = path if number is None else outside.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
         left = _other_numbers(each) if number is None else ()
-        return Effect(name, as_text(was), as_text(now), each.site, address, number is not None, left)
+        window = _window(each) if number is None else None
+        return Effect(name, as_text(was), as_text(now), each.site, address, number is not None, left, window)
+
+
+def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
+    """The container, if it is a deque without tensors that takes more members than it has."""
+    window: Any = each.container
+    if each.kind or type(window) is not deque or window.maxlen is None or holds_tensors(window):
+        return None
+    return ref(window) if len(window) < window.maxlen else None
 
 
 def _key(read: Read) -> tuple[str, int, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any, NamedTuple
+from weakref import ref
 
 from ....base import Site
 from ...pytorch import Contact
@@ -21,6 +23,7 @@ class Effect(NamedTuple):
     address: tuple[str, int, Any]  # kind of the slot, identity of its container, key
     given: bool = False  # it is in an argument that is taken apart
     numbers: tuple[Address, ...] = ()  # slots that hold other numbers of Python's than before
+    window: ref[deque[Any]] | None = None  # what is filled, and keeps its length once it is full
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"

@@ -109,10 +109,15 @@ def _drops_result(caller: FrameType | None) -> bool:
 
 def is_called_by_output(trace: Trace) -> bool:
     """Whether a library that writes output has called what runs now: what it gives may say when that is."""
+    return library_of_output(trace) != ""
+
+
+def library_of_output(trace: Trace) -> str:
+    """The package of a library that has called what runs now to write output; empty without one."""
     frame = trace.running.frame()
     while frame is not None and not _is_of_library(frame):
         frame = frame.f_back
-    return frame is not None
+    return _package(frame) if frame is not None else ""
 
 
 def tells_when(trace: Trace, kind: type, name: str) -> bool:
