@@ -238,12 +238,13 @@ class Graphed:
             self._begin_parts()
         parts, began = self._parts, perf_counter()
         taken_s = parts.taken_s if parts is not None else 0.0
-        value = self._plain(*args, **kwargs)
-        own_s = perf_counter() - began
-        if parts is not None:  # what its parts have learned is no time of the call
-            own_s -= parts.taken_s - taken_s
-        self._ledger.add_plain(max(own_s, 0.0))
-        return value
+        try:
+            return self._plain(*args, **kwargs)
+        finally:  # a call that raises is one: else such calls would be looked at for ever
+            own_s = perf_counter() - began
+            if parts is not None:  # what its parts have learned is no time of the call
+                own_s -= parts.taken_s - taken_s
+            self._ledger.add_plain(max(own_s, 0.0))
 
     def _needs_parts(self) -> bool:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
