@@ -517,9 +517,7 @@ def raises_often(device: torch.device) -> Program:
 
 def three_shapes(device: torch.device) -> Program:
     sizes = cycle([3, 5, 7])
-    return Program(
-        lambda x: torch.relu(x * 2) + 1, ((torch.ones(size, device=device),) for size in sizes)
-    )
+    return Program(lambda x: torch.relu(x * 2) + 1, ((torch.ones(size, device=device),) for size in sizes))
 
 
 def twenty_shapes(device: torch.device) -> Program:
@@ -601,6 +599,8 @@ _HELPERS = {drawn, one, arrays, network, trained}
 SHORT: dict[str, Callable[[torch.device], Program]] = {
     name: made
     for name, made in list(globals().items())
-    if callable(made) and getattr(made, "__module__", "") == __name__ and not isinstance(made, type)
+    if callable(made)
+    and getattr(made, "__module__", "") == __name__
+    and not isinstance(made, type)
     and made not in _HELPERS
 }

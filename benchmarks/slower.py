@@ -157,15 +157,23 @@ def main(argv: list[str] | None = None) -> int:
 def print_table(answers: dict[str, Any], worst: int) -> None:
     """The worst programs, and how many are slower."""
     rows = {name: each for name, each in answers.items() if "peak" in each}
-    print(f"{'program':<44}{'plain us':>9}" + "".join(f"{name:>9}" for name in WINDOWS) + f"{'peak':>8}  replayed")
+    print(
+        f"{'program':<44}{'plain us':>9}"
+        + "".join(f"{name:>9}" for name in WINDOWS)
+        + f"{'peak':>8}  replayed"
+    )
     late = list(WINDOWS)[-1]
     for name, row in sorted(rows.items(), key=lambda each: -each[1][late])[:worst]:
         shares = "".join(f"{row[window]:>9.2f}" for window in WINDOWS)
-        print(f"{name[:43]:<44}{row['plain_us']:>9.1f}{shares}{row['peak']:>8.1f}{row['replayed']:>6}/{row['calls']}")
+        print(
+            f"{name[:43]:<44}{row['plain_us']:>9.1f}{shares}{row['peak']:>8.1f}{row['replayed']:>6}/{row['calls']}"
+        )
     for window in WINDOWS:
         slower = sum(row[window] > SLOWER for row in rows.values())
         lost = sum(max(row[f"lost {window}"], 0) for row in rows.values())
-        print(f"calls {window}: {slower} of {len(rows)} programs slower than {SLOWER}, {lost:.0f} ms lost in all")
+        print(
+            f"calls {window}: {slower} of {len(rows)} programs slower than {SLOWER}, {lost:.0f} ms lost in all"
+        )
     failed = {name: each.get("detail", "") for name, each in answers.items() if "peak" not in each}
     print(f"{len(failed)} could not be measured")
     for name, why in list(failed.items())[:8]:

@@ -236,7 +236,7 @@ def test_calls_that_raise(device, traced, reason):
     for n in range(FREE_CALLS):
         with pytest.raises(ValueError, match=f"no {n + 1}"):
             g(full(n, device))
-    assert len(traced) == AT_ONCE  # no plain call is timed
+    assert AT_ONCE < len(traced) <= FREE_TRACES  # plain calls that raise are timed as others
     why = reason(g, "RT209")
     assert why.message == "the call raised ValueError" and why.count == FREE_CALLS - len(traced)
 

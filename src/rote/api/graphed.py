@@ -263,7 +263,8 @@ class Graphed:
                     _graph_module, replace(self._options, parts=False), self._account,
                     ordered=not is_wrapper(self._function),
                 )  # fmt: skip
-                self._parts = Parts(self._function, make, self._ledger)
+                over = functools.partial(_end_parts, weakref.ref(self))
+                self._parts = Parts(self._function, make, self._ledger, over)
                 self._plain = self._parts.call
         finally:
             self._lock.release()
@@ -373,7 +374,8 @@ class Graphed:
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
                 first = None if self._keys.any_replays() else FREE_TRACES if self._may_learn() else 0
-                self._paths.learn_plain(entry, call, self._tally, shapes, first=first)
+                pays = self._ledger.rest_from_paths()
+                self._paths.learn_plain(entry, call, self._tally, shapes, first=first, pays=pays)
             return value
         except BaseException:
             self._paths.clear()
@@ -749,6 +751,7 @@ class Graphed:
     def reset(self) -> None:
         """Free all recordings and forget all observations."""
         with self._lock:
+            self._catch_up()  # else calls that were left alone would be counted later
             self._keys.clear()
             self._umpire.clear()
             if self._parts is not None:
@@ -805,6 +808,8 @@ class Graphed:
         return getattr(function, name)
 
     def __repr__(self) -> str:
+        with self._lock:
+            self._catch_up()
         return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
@@ -823,6 +828,13 @@ def _graph_module(
 ) -> Graphed:
     """The graphed callable of a part."""
     return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger, ordered=ordered)
+
+
+def _end_parts(graphed: weakref.ref[Graphed]) -> None:
+    """Nothing has come of the parts of a callable: it is called as it is."""
+    wrapper = graphed()
+    if wrapper is not None:
+        wrapper._plain = wrapper._function
 
 
 def call_traced(

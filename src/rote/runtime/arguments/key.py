@@ -632,16 +632,15 @@ def family(key: Key) -> Key | None:
 
 
 def lengths_of(key: Key) -> Key | None:
-    """What calls have in common that differ in the sizes of tensors inside containers and objects alone.
+    """What calls have in common that differ in sizes and whole numbers inside containers and objects alone.
 
-    Such are the steps of a loop over states that grow. None where there is no such tensor.
+    Such are the steps of a loop over states that grow, or that count. None where there is nothing such.
     """
     inside = [name.count("[") + name.count(".") > 1 for name in _names(key.spec)]
     if len(inside) != len(key.tokens):
         return None
     tokens = [
-        (len(token[0]), *token[2:]) if deep and isinstance(token[0], torch.Size) else token
-        for deep, token in zip(inside, key.tokens, strict=True)
+        _without_length(token) if deep else token for deep, token in zip(inside, key.tokens, strict=True)
     ]
     return key._replace(tokens=tuple(tokens)) if tuple(tokens) != key.tokens else None
 
