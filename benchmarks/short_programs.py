@@ -1,7 +1,7 @@
-"""Short programs of many kinds, from ten microseconds to ten milliseconds a call, for ``benchmarks.slower``.
+"""Short programs of many kinds, of microseconds to milliseconds a call, for ``benchmarks.slower``.
 
-What comes anew in a call, or what it is made of, stands in the name: counters that steer, lists that grow, new
-floats, new objects, new shapes, values read on the host, new keys, numpy, containers, modules, training,
+What comes anew in a call, or what it is made of, stands in the name: counters that steer, lists that grow,
+new floats, new objects, new shapes, values read on the host, new keys, numpy, containers, modules, training,
 exceptions, keys by turns, long calls.
 """
 

@@ -1,7 +1,7 @@
-"""What rote costs short programs, and those that never settle: ``python -m benchmarks.slower``.
+"""What short and unsettled programs lose: ``python -m benchmarks.slower``.
 
-Each program runs plainly and graphed in one process, a block of calls each by turns, some times over in worlds
-of its own. A block takes what it took the fastest time, in seconds of the thread, as others may use the
+Each program runs plainly and graphed in one process, a block of calls each by turns, some times over in
+worlds of its own. A block takes what it took the fastest time, in seconds of the thread, as others may use the
 processor. Programs are those of :mod:`.short_programs`, of :mod:`.unsettled`, of the zoo (``--zoo``), and the
 state programs (``--state``), whose last call is made again and again once they are over.
 """
@@ -171,9 +171,8 @@ def print_table(answers: dict[str, Any], worst: int) -> None:
     for window in WINDOWS:
         slower = sum(row[window] > SLOWER for row in rows.values())
         lost = sum(max(row[f"lost {window}"], 0) for row in rows.values())
-        print(
-            f"calls {window}: {slower} of {len(rows)} programs slower than {SLOWER}, {lost:.0f} ms lost in all"
-        )
+        told = f"{slower} of {len(rows)} programs slower than {SLOWER}, {lost:.0f} ms lost in all"
+        print(f"calls {window}: {told}")
     failed = {name: each.get("detail", "") for name, each in answers.items() if "peak" not in each}
     print(f"{len(failed)} could not be measured")
     for name, why in list(failed.items())[:8]:

@@ -592,15 +592,17 @@ class Graphed:
                 recordings=recording_reports(self._keys.entries.values(), self._account),
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
-                output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
+                output=self._output(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
                 parts=tuple(self._parts.reports()) if self._parts is not None else (),
                 plan=self._plan.report() if self._plan is not None else None,
             )
 
-    def _output_of_parts(self) -> tuple[OutputReport, ...]:
+    def _output(self) -> tuple[OutputReport, ...]:
+        """What recorded calls write, and those of parts: without their whole reports, which are told once."""
         parts = self._parts.graphed() if self._parts is not None else []
-        return tuple(dict.fromkeys(each for part in parts for each in part.report().output))
+        inside = dict.fromkeys(each for part in parts for each in part._output())
+        return output_reports(self._keys.entries.values()) + tuple(inside)
 
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""

@@ -201,7 +201,7 @@ def test_what_is_optimised_is_paid_for_though_traces_are_free(replay_s, share):
     ledger.compare(replay_s=replay_s, plain_s=PLAIN_S)
     ledger.add_trace(TRACED_S, recorded=True)
     for _ in range(3):
-        replays, told = 0, ledger.replays_for_work(most=10**6)
+        replays, told = 0, ledger.replays_for_work(unknown=10**6)
         while not ledger.allows_work:
             assert ledger.allows()
             ledger.add_replays(1)
@@ -226,7 +226,7 @@ def test_nobody_knows_when_work_is_paid_for_before_a_plain_call_was_timed():
     ledger = Ledger()
     ledger.add_trace(TRACED_S, recorded=True)
     ledger.add_replays(1000)
-    assert ledger.replays_for_work(most=128) == 128
+    assert ledger.replays_for_work(unknown=128) == 128
 
 
 def test_short_calls_wait_for_the_first_step():

@@ -173,11 +173,11 @@ FREE_SEARCHES = 2
 """Questions to the garbage collector that are not paid for."""
 
 PATH_S = 75e-6
-"""What a plain path takes for a call that it answers, with what the next calls lose by it: 30 to 75 us between
+"""What a plain path takes for a call that it answers, with what the next ones lose by it: 30 to 75 us between
 calls of 4 to 70 us, whose caches it empties (``benchmarks/slower.py``, host); 4 us in a row."""
 
 LONGEST_REST = 4096
-"""Calls that are left alone at most, before one is looked at."""
+"""Calls that are left alone at most, before one is looked at; replays, before work on them is thought of."""
 
 USUAL_PRICE = 10.0
 """A traced call in plain calls, where nothing was timed yet."""
@@ -368,10 +368,10 @@ class Ledger:
         """Whether the next step to optimise a recording may be made."""
         return not self.bounded or self._for_work_s >= self._next_work_s
 
-    def replays_for_work(self, most: int) -> int:
-        """How many more replays pay for that step, as far as is known; ``most`` at most."""
+    def replays_for_work(self, unknown: int) -> int:
+        """How many more replays pay for that step, ``LONGEST_REST`` at most; so many if that is unknown."""
         missing_s, each_s = self._next_work_s - self._for_work_s, self._replay_earns_for_work_s
-        return min(math.ceil(missing_s / each_s), most) if self._plain_s and each_s else most
+        return min(math.ceil(missing_s / each_s), LONGEST_REST) if self._plain_s and each_s else unknown
 
     @property
     def _next_work_s(self) -> float:

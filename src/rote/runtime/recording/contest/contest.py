@@ -126,7 +126,6 @@ class Contest:
         self.figures: Figures | None = None
         self._challenges = challenges
         self._gap = FIRST_ROUND
-        self._call = 0
         self._lost = 0
         self._trips: tuple[list[RoundTrip], list[RoundTrip]] = ([], [])
         self.restart()
@@ -139,16 +138,14 @@ class Contest:
         self._next = Turn.REPLAY
         self._trips = ([], [])
 
-    def turn(self, replays: int, *, walks: bool = False, call: int = 0) -> tuple[Turn, int]:
+    def turn(self, replays: int, *, walks: bool = False, doubted: bool = False) -> tuple[Turn, int]:
         """What the next call is for, and after how many replays to ask again.
 
         Args:
             replays: Those that were made so far.
             walks: Somebody walks back through results.
-            call: Its number among the calls of all keys. Where others came since the last turn, no timed call
-                follows another of its kind anyway.
+            doubted: Replays are likely to lose: no call is made for the sake of the timed one behind it.
         """
-        apart, self._call = call > self._call + 1, call
         ended = self._pairs == PAIRS
         ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
@@ -161,12 +158,12 @@ class Contest:
         if self._next is Turn.REPLAY:
             self._next = Turn.WARM
             return Turn.REPLAY, replays
-        if self._next is Turn.WARM and not (apart or self._is_long()):
+        if self._next is Turn.WARM and not (doubted or self._is_long()):
             self._next = Turn.PLAIN
             return Turn.WARM, replays
         self._next = Turn.REPLAY
         self._pairs += 1
-        return Turn.PLAIN, replays + (not apart)  # after a replay that is not timed
+        return Turn.PLAIN, replays + (not doubted)  # after a replay that is not timed
 
     def retract(self, replays: int) -> int:
         """A replay did not go the usual way, so it was not timed; after how many replays to try again."""
