@@ -1,9 +1,9 @@
 """What short and unsettled programs lose: ``python -m benchmarks.slower``.
 
 Each program runs plainly and graphed in one process, a block of calls each by turns, some times over in
-worlds of its own. A block takes what it took the fastest time, in seconds of the thread, as others may use the
-processor. Programs are those of :mod:`.short_programs`, of :mod:`.unsettled`, of the zoo (``--zoo``), and the
-state programs (``--state``), whose last call is made again and again once they are over.
+worlds of its own. A block takes what it took the fastest time, in seconds of the thread, as others may use
+the processor. Programs are those of :mod:`.short_programs`, of :mod:`.unsettled`, of the zoo (``--zoo``), and
+the state programs (``--state``), whose last call is made again and again once they are over.
 """
 
 from __future__ import annotations
