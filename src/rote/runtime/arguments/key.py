@@ -634,8 +634,8 @@ def family(key: Key) -> Key | None:
 def lengths_of(key: Key) -> Key | None:
     """What calls have in common that differ in the sizes of tensors inside containers and objects alone.
 
-    Such are the steps of a loop over states that grow. Whole numbers beside those tensors are positions, and may
-    differ as well. None where there is no such tensor.
+    Such are the steps of a loop over states that grow. Whole numbers beside those tensors are positions, so
+    they may differ as well. None where there is no such tensor.
     """
     names = [*_names(key.spec)]
     if len(names) != len(key.tokens):
