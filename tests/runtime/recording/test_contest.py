@@ -80,18 +80,6 @@ def test_long_calls_are_timed_as_they_come() -> None:
     assert turns == [Turn.REPLAY, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
 
 
-def test_where_another_key_has_lost_no_call_is_made_for_one_that_is_timed() -> None:
-    contest, replays, turns = Contest(), FIRST_ROUND, list[Turn]()
-    while not turns or turns[-1] is not Turn.LOST:
-        turn, due = contest.turn(replays, doubted=True)
-        turns.append(turn)
-        if turn in (Turn.REPLAY, Turn.PLAIN):
-            assert due == replays
-            contest.add(turn, Known(2 * CLEAR * 100e-6 if turn is Turn.REPLAY else 100e-6))
-        replays += turn is Turn.REPLAY
-    assert turns == [Turn.REPLAY, Turn.PLAIN] * FEWEST_LOST + [Turn.LOST]
-
-
 def test_a_replay_that_was_not_the_usual_one_is_tried_again() -> None:
     contest = Contest()
     assert contest.turn(FIRST_ROUND) == (Turn.REPLAY, FIRST_ROUND)

@@ -165,7 +165,7 @@ class Umpire:
         if recording.replays < recording.compared:
             return self._compare_tiers(entry, recording, call, caller, spent)
         contest, replays = recording.contest, recording.replays if lengths is None else lengths.replays
-        turn, due = contest.turn(replays, walks=_is_walked(entry), doubted=self._has_lost)
+        turn, due = contest.turn(replays, walks=_is_walked(entry))
         (recording if lengths is None else lengths).compare_at(due)
         if contest.figures is not None:
             self._has_compared = True

@@ -138,14 +138,8 @@ class Contest:
         self._next = Turn.REPLAY
         self._trips = ([], [])
 
-    def turn(self, replays: int, *, walks: bool = False, doubted: bool = False) -> tuple[Turn, int]:
-        """What the next call is for, and after how many replays to ask again.
-
-        Args:
-            replays: Those that were made so far.
-            walks: Somebody walks back through results.
-            doubted: Replays are likely to lose: no call is made for the sake of the timed one behind it.
-        """
+    def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
+        """What the next call is for, and after how many replays to ask again."""
         ended = self._pairs == PAIRS
         ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
@@ -158,12 +152,12 @@ class Contest:
         if self._next is Turn.REPLAY:
             self._next = Turn.WARM
             return Turn.REPLAY, replays
-        if self._next is Turn.WARM and not (doubted or self._is_long()):
+        if self._next is Turn.WARM and not self._is_long():
             self._next = Turn.PLAIN
             return Turn.WARM, replays
         self._next = Turn.REPLAY
         self._pairs += 1
-        return Turn.PLAIN, replays + (not doubted)  # after a replay that is not timed
+        return Turn.PLAIN, replays + 1  # after a replay that is not timed
 
     def retract(self, replays: int) -> int:
         """A replay did not go the usual way, so it was not timed; after how many replays to try again."""
