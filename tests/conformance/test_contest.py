@@ -373,6 +373,33 @@ def test_calls_left_alone_leave_those_that_are_to_be_measured(
     assert g.report().replayed >= 4 * FIRST_ROUND
 
 
+def test_positions_of_a_cache_are_compared_together(device: torch.device, clock: Clock) -> None:
+    """Each of them is a key, and comes once for each prompt."""
+
+    class Cache:
+        def __init__(self) -> None:
+            self.states, self.length = torch.zeros(8, 4, device=device), 0
+
+    ticks = clock.ticks
+
+    def fn(x: torch.Tensor, cache: Cache) -> torch.Tensor:
+        ticks.put(None)
+        cache.states[cache.length] = x
+        cache.length += 1
+        return cache.states[: cache.length].sum(0)
+
+    clock.replay_s, clock.plain_s = 200e-6, 100e-6
+    g, plainly = rote.graph(fn), list[int]()
+    for _ in range(2 + (FIRST_ROUND + 6 * PAIRS) // 8 + 2):
+        cache, total = Cache(), torch.zeros(4, device=device)
+        before = clock.plain
+        for n in range(8):
+            total = total + n
+            assert torch.equal(g(torch.full((4,), float(n), device=device), cache), total)
+        plainly.append(clock.plain - before)
+    assert 0 in plainly and plainly[-1] == 8, plainly  # all of them replayed, and all have lost
+
+
 def test_calls_are_left_alone_where_hardly_any_key_replays(
     device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -236,9 +236,26 @@ def test_calls_that_raise(device, traced, reason):
     for n in range(FREE_CALLS):
         with pytest.raises(ValueError, match=f"no {n + 1}"):
             g(full(n, device))
-    assert len(traced) == AT_ONCE  # no plain call is timed
+    assert AT_ONCE < len(traced) <= FREE_TRACES  # plain calls that raise are timed as others
     why = reason(g, "RT209")
     assert why.message == "the call raised ValueError" and why.count == FREE_CALLS - len(traced)
+
+
+def test_calls_that_raise_are_left_alone(device, monkeypatch):
+    """To find out that none is to be traced takes a hundred times as long as some of them."""
+
+    def fn(x, numbers):
+        return x + next(numbers)
+
+    g, x, spent = rote.graph(fn), full(1, device), iter(())
+    looks, find = [], Specialization.run
+    monkeypatch.setattr(Specialization, "run", lambda self, *args: looks.append(1) or find(self, *args))
+    set_costs(monkeypatch, traced_s=DEAR_S, plain_s=10e-6, look_s=100e-6)
+    for _ in range(1000):
+        with pytest.raises(StopIteration):
+            g(x, spent)
+    assert len(looks) <= FREE_CALLS + 10, looks
+    assert g.report().calls == 1000
 
 
 def test_a_call_that_raises_now_and_then(device):

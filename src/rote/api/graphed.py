@@ -238,12 +238,13 @@ class Graphed:
             self._begin_parts()
         parts, began = self._parts, perf_counter()
         taken_s = parts.taken_s if parts is not None else 0.0
-        value = self._plain(*args, **kwargs)
-        own_s = perf_counter() - began
-        if parts is not None:  # what its parts have learned is no time of the call
-            own_s -= parts.taken_s - taken_s
-        self._ledger.add_plain(max(own_s, 0.0))
-        return value
+        try:
+            return self._plain(*args, **kwargs)
+        finally:  # a call that raises is one: else such calls would be looked at for ever
+            own_s = perf_counter() - began
+            if parts is not None:  # what its parts have learned is no time of the call
+                own_s -= parts.taken_s - taken_s
+            self._ledger.add_plain(max(own_s, 0.0))
 
     def _needs_parts(self) -> bool:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
@@ -262,7 +263,8 @@ class Graphed:
                     _graph_module, replace(self._options, parts=False), self._account,
                     ordered=not is_wrapper(self._function),
                 )  # fmt: skip
-                self._parts = Parts(self._function, make, self._ledger)
+                over = functools.partial(_end_parts, weakref.ref(self))
+                self._parts = Parts(self._function, make, self._ledger, over)
                 self._plain = self._parts.call
         finally:
             self._lock.release()
@@ -372,7 +374,8 @@ class Graphed:
                 self._paths.learn(entry, recording, call, shapes)
             elif value is PLAINLY and self._is_unwatched() and not self._strict:
                 first = None if self._keys.any_replays() else FREE_TRACES if self._may_learn() else 0
-                self._paths.learn_plain(entry, call, self._tally, shapes, first=first)
+                pays = self._ledger.rest_from_paths()
+                self._paths.learn_plain(entry, call, self._tally, shapes, first=first, pays=pays)
             return value
         except BaseException:
             self._paths.clear()
@@ -589,15 +592,17 @@ class Graphed:
                 recordings=recording_reports(self._keys.entries.values(), self._account),
                 budget=self._account.limit,
                 reasons=self._tally.reports(),
-                output=output_reports(self._keys.entries.values()) + self._output_of_parts(),
+                output=self._output(),
                 kernels=self._compiled.kernels if self._compiled is not None else "",
                 parts=tuple(self._parts.reports()) if self._parts is not None else (),
                 plan=self._plan.report() if self._plan is not None else None,
             )
 
-    def _output_of_parts(self) -> tuple[OutputReport, ...]:
+    def _output(self) -> tuple[OutputReport, ...]:
+        """What recorded calls write, and those of parts: without their whole reports, which are told once."""
         parts = self._parts.graphed() if self._parts is not None else []
-        return tuple(dict.fromkeys(each for part in parts for each in part.report().output))
+        inside = dict.fromkeys(each for part in parts for each in part._output())
+        return output_reports(self._keys.entries.values()) + tuple(inside)
 
     def explain(self) -> str:
         """Text: what replays, what does not, why, where, and what to do about it."""
@@ -748,6 +753,7 @@ class Graphed:
     def reset(self) -> None:
         """Free all recordings and forget all observations."""
         with self._lock:
+            self._catch_up()  # else calls that were left alone would be counted later
             self._keys.clear()
             self._umpire.clear()
             if self._parts is not None:
@@ -804,6 +810,8 @@ class Graphed:
         return getattr(function, name)
 
     def __repr__(self) -> str:
+        with self._lock:
+            self._catch_up()
         return f"<rote.graph of {self._name}: {self._counts.calls} calls, {self._counts.replayed} replayed>"
 
     def __reduce__(self) -> Any:
@@ -822,6 +830,13 @@ def _graph_module(
 ) -> Graphed:
     """The graphed callable of a part."""
     return Graphed(BoundWeakly(MODULE_CALL, alive), options, account, ledger, ordered=ordered)
+
+
+def _end_parts(graphed: weakref.ref[Graphed]) -> None:
+    """Nothing has come of the parts of a callable: it is called as it is."""
+    wrapper = graphed()
+    if wrapper is not None:
+        wrapper._plain = wrapper._function
 
 
 def call_traced(

@@ -28,7 +28,7 @@ MANY = 512
 """Further hot paths, found by the shapes and plain values of the arguments."""
 
 SPACE = 16
-"""Calls that a plain path leaves alone behind one that it answers, where hardly any key replays."""
+"""Calls that a plain path leaves alone at least behind one that it answers, where hardly any key replays."""
 
 JUDGED = 32
 """Calls that a plain path answers until it is known how many other keys answer."""
@@ -49,11 +49,10 @@ Shapes = tuple[Any, ...]
 class Rest:
     """A path that leaves so many calls alone, for some reasons."""
 
-    __slots__ = ("_counts", "_left", "_untold", "reasons")
+    __slots__ = ("_begun", "_counts", "_left", "reasons")
 
     def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
-        self._left = calls
-        self._untold = 0
+        self._left = self._begun = calls
         self._counts = counts
         self.reasons = reasons
 
@@ -61,23 +60,23 @@ class Rest:
         """PLAINLY; NOT_MINE after its last call, or for a call that is none to be left alone.
 
         That is one that somebody traces, which is not counted, and one that a recording would answer which is
-        to be measured: else that recording would answer none until the rest is over.
+        to be measured: else that recording would answer none until the rest is over. The calls are counted
+        when it is told of them: to do less here is what a rest is for.
         """
-        del args, kwargs
         if self._left <= 0 or self._counts.due or tracing.get():
             return NOT_MINE
         self._left -= 1
-        self._untold += 1
-        self._counts.calls += 1
         return PLAINLY
 
     def begin(self, calls: int) -> None:
-        """Leave so many calls alone."""
+        """Leave so many calls alone, after those before were all left alone."""
+        self._begun += calls - self._left
         self._left = calls
 
     def tell(self) -> int:
-        """The calls that were left alone since the last question."""
-        untold, self._untold = self._untold, 0
+        """The calls that were left alone since the last question; they are counted now."""
+        untold, self._begun = self._begun - self._left, self._left
+        self._counts.calls += untold
         return untold
 
 
@@ -90,10 +89,13 @@ class SpacedPath:
     alone until they have answered less than a share of ``FEW_REPLAYS`` of what was looked at.
     """
 
-    __slots__ = ("_answers", "_counts", "_first", "_path", "_replayed", "_space", "_spaces")
+    __slots__ = ("_answers", "_counts", "_first", "_length", "_path", "_replayed", "_space", "_spaces")
 
-    def __init__(self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool) -> None:
+    def __init__(
+        self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool, length: int
+    ) -> None:
         self._path = path
+        self._length = length
         self._space = space
         self._counts = counts
         self._first = first
@@ -114,7 +116,7 @@ class SpacedPath:
             if self._answers == JUDGED:
                 self._judge()
             if self._spaces:
-                self._space.begin(SPACE)
+                self._space.begin(self._length)
         return value
 
     def _judge(self) -> None:
@@ -179,7 +181,14 @@ class Paths:
         self._expected.clear()
 
     def learn_plain(
-        self, entry: Specialization, call: Call, tally: Tally, shapes: Shapes | None, *, first: int | None
+        self,
+        entry: Specialization,
+        call: Call,
+        tally: Tally,
+        shapes: Shapes | None,
+        *,
+        first: int | None,
+        pays: int,
     ) -> None:
         """A key runs eagerly: if it does so for good, the next call need not come this way.
 
@@ -188,13 +197,18 @@ class Paths:
             shapes: What :meth:`look` has said of its arguments.
             first: Calls of the key that leave none alone. None where a key replays: else it does little harm
                 if calls of others are left alone.
+            pays: Calls that pay for one that a path answers.
         """
         if not PlainPath.possible(entry, call):
             return
         path = PlainPath(entry, call, self._lock, self._counts, tally, sorts=self._sorts)
         self._space = self._space or Rest(0, self._counts, entry.eager_reasons)
         replays = first is None
-        self._keep(SpacedPath(path, self._space, self._counts, first=first or 0, spaces=not replays), shapes)
+        spaced = SpacedPath(
+            path, self._space, self._counts,
+            first=first or 0, spaces=not replays, length=SPACE if replays else max(SPACE, pays),
+        )  # fmt: skip
+        self._keep(spaced, shapes)
         if not replays:
             self.newest = self._space
 
@@ -214,6 +228,7 @@ class Paths:
         self._counts.due = False
         if self.newest is self._rest:
             self.newest = self._behind
+        self._rest.tell()  # calls of other threads, since the last question
         self._rest = NOBODY
 
     def look(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes | None:
@@ -253,6 +268,7 @@ class Paths:
     def clear(self) -> None:
         """The general path did more than replay: what had a hot path is worth a look."""
         self._expected = dict.fromkeys(self._expected, EXPECTED_LOOKS)
+        self._rest.tell()
         self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
         self.others.clear()
 

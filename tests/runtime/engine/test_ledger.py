@@ -32,6 +32,7 @@ from rote.runtime.engine.ledger import (
     LATE_SHARE,
     LONGEST_REST,
     MOST,
+    PATH_S,
     REMEMBERED,
     SHARE,
     WAIT,
@@ -201,7 +202,7 @@ def test_what_is_optimised_is_paid_for_though_traces_are_free(replay_s, share):
     ledger.compare(replay_s=replay_s, plain_s=PLAIN_S)
     ledger.add_trace(TRACED_S, recorded=True)
     for _ in range(3):
-        replays, told = 0, ledger.replays_for_work(most=10**6)
+        replays, told = 0, ledger.replays_for_work(unknown=10**6)
         while not ledger.allows_work:
             assert ledger.allows()
             ledger.add_replays(1)
@@ -226,7 +227,34 @@ def test_nobody_knows_when_work_is_paid_for_before_a_plain_call_was_timed():
     ledger = Ledger()
     ledger.add_trace(TRACED_S, recorded=True)
     ledger.add_replays(1000)
-    assert ledger.replays_for_work(most=128) == 128
+    assert ledger.replays_for_work(unknown=128) == 128
+
+
+def test_work_that_is_far_from_paid_for_is_not_thought_of_each_time():
+    """Calls of some 50 us would earn the first step in years of looks."""
+    ledger = Ledger()
+    ledger.compare(replay_s=50e-6, plain_s=50e-6)
+    ledger.add_trace(5e-3, recorded=True)
+    assert ledger.replays_for_work(unknown=128) == LONGEST_REST
+
+
+@pytest.mark.parametrize("plain_s", [5e-6, 50e-6, 5e-3])
+def test_a_path_of_plain_calls_is_asked_as_often_as_calls_pay_for(plain_s):
+    ledger = Ledger()
+    assert ledger.rest_from_paths() == 0
+    ledger.add_plain(plain_s)
+    calls = ledger.rest_from_paths()
+    assert calls == LONGEST_REST or PATH_S <= LATE_SHARE * plain_s * (calls + 1) <= PATH_S + plain_s
+
+
+def test_the_shorter_of_two_times_is_that_of_a_plain_call():
+    """One of them may have come behind a look, which empties caches."""
+    for first_s, compared_s in ((2 * PLAIN_S, PLAIN_S), (PLAIN_S, 2 * PLAIN_S)):
+        ledger = Ledger()
+        ledger.add_plain(first_s)
+        ledger.add_trace(TRACED_S + first_s, recorded=True)
+        ledger.compare(replay_s=PLAIN_S, plain_s=compared_s)
+        assert ledger.price == pytest.approx(TRACED_S / PLAIN_S)
 
 
 def test_short_calls_wait_for_the_first_step():

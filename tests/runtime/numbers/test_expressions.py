@@ -70,6 +70,16 @@ def test_computed_again(first, second, operator):
         assert bits(computed.value) == bits(other)
 
 
+def test_a_call_that_computes_more_than_a_replay_may_is_followed_no_further():
+    """It costs a hundred times what it takes, and its numbers are conditions then."""
+    numbers = TrackedNumbers(frozenset(), frozenset({0}))
+    value, steps = numbers.take(leaf(0), 0), 0
+    while numbers.stopped is None:
+        value, steps = compute(numbers, "ADD", value + 1, value, 1), steps + 1
+        assert value == steps < 100_000
+    assert steps > 1000 and [each.name for each in numbers.by_value()] == ["args[0]"]
+
+
 def test_outcomes():
     numbers = TrackedNumbers(frozenset(), frozenset({0}))
     step = numbers.take(leaf(0), 3)

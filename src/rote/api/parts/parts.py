@@ -100,6 +100,7 @@ class Parts:
 
     Args:
         make: Makes the graphed callable of a module, with the ledger of a part.
+        over: Told that no calls of modules are met any more: the callable is called as it is.
     """
 
     def __init__(
@@ -107,8 +108,10 @@ class Parts:
         function: Callable[..., Any],
         make: Callable[[weakref.ref[torch.nn.Module], Ledger], Any],
         ledger: Ledger,
+        over: Callable[[], None],
     ) -> None:
         self._function = function
+        self._over = over
         self._make = make
         self._ledger = ledger
         self._means = Means()
@@ -249,6 +252,7 @@ class Parts:
         self._leave()
         self._ledger.share_with_parts(shares=False)
         self._known.clear()
+        self._over()
 
     def graphed(self) -> list[Any]:
         """The graphed callables of all parts."""

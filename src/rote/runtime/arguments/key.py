@@ -634,14 +634,21 @@ def family(key: Key) -> Key | None:
 def lengths_of(key: Key) -> Key | None:
     """What calls have in common that differ in the sizes of tensors inside containers and objects alone.
 
-    Such are the steps of a loop over states that grow. None where there is no such tensor.
+    Such are the steps of a loop over states that grow. Whole numbers beside those tensors are positions, so
+    they may differ as well. None where there is no such tensor.
     """
-    inside = [name.count("[") + name.count(".") > 1 for name in _names(key.spec)]
-    if len(inside) != len(key.tokens):
+    names = [*_names(key.spec)]
+    if len(names) != len(key.tokens):
         return None
+    holders = [name[: max(name.rfind("."), name.rfind("["))] for name in names]
+    states = {
+        holder
+        for name, holder, token in zip(names, holders, key.tokens, strict=True)
+        if name.count("[") + name.count(".") > 1 and isinstance(token[0], torch.Size)
+    }
     tokens = [
-        (len(token[0]), *token[2:]) if deep and isinstance(token[0], torch.Size) else token
-        for deep, token in zip(inside, key.tokens, strict=True)
+        _without_length(token) if holder in states else token
+        for holder, token in zip(holders, key.tokens, strict=True)
     ]
     return key._replace(tokens=tuple(tokens)) if tuple(tokens) != key.tokens else None
 

@@ -311,7 +311,7 @@ class Specialization:
         if improves:
             self._improve(recording, call, done.path, before)
         elif wanted:
-            recording.improve_at(recording.replays + self._ledger.replays_for_work(most=FIRST_TIER))
+            recording.improve_at(recording.replays + self._ledger.replays_for_work(unknown=FIRST_TIER))
         elif due and not recording.tiers.open:
             self.look_again(recording)
         return Answer(value, REPLAYED, [], recording)

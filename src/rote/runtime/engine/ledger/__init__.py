@@ -21,6 +21,7 @@ from .ledger import (
     LATE_SHARE,
     LONGEST_REST,
     MOST,
+    PATH_S,
     REINVESTED,
     REMEMBERED,
     SHARE,

@@ -172,8 +172,12 @@ MOST = 32
 FREE_SEARCHES = 2
 """Questions to the garbage collector that are not paid for."""
 
+PATH_S = 75e-6
+"""What a plain path takes for a call that it answers, with what the next ones lose by it: 30 to 75 us between
+calls of 4 to 70 us, whose caches it empties (``benchmarks/slower.py``, host); 4 us in a row."""
+
 LONGEST_REST = 4096
-"""Calls that are left alone at most, before one is looked at."""
+"""Calls that are left alone at most, before one is looked at; replays, before work on them is thought of."""
 
 USUAL_PRICE = 10.0
 """A traced call in plain calls, where nothing was timed yet."""
@@ -320,7 +324,7 @@ class Ledger:
     def compare(self, replay_s: float, plain_s: float) -> None:
         """A contest has measured a replay and a plain call."""
         self._compared = True
-        self._plain_s, self._replay_s = self._plain_s or plain_s, replay_s
+        self._plain_s, self._replay_s = min(self._plain_s or plain_s, plain_s), replay_s
 
     def _earn_by_replays(self) -> None:
         """Replays earn once it is known what a plain call takes."""
@@ -364,10 +368,10 @@ class Ledger:
         """Whether the next step to optimise a recording may be made."""
         return not self.bounded or self._for_work_s >= self._next_work_s
 
-    def replays_for_work(self, most: int) -> int:
-        """How many more replays pay for that step, as far as is known; ``most`` at most."""
+    def replays_for_work(self, unknown: int) -> int:
+        """How many more replays pay for that step, ``LONGEST_REST`` at most; so many if that is unknown."""
         missing_s, each_s = self._next_work_s - self._for_work_s, self._replay_earns_for_work_s
-        return min(math.ceil(missing_s / each_s), most) if self._plain_s and each_s else most
+        return min(math.ceil(missing_s / each_s), LONGEST_REST) if self._plain_s and each_s else unknown
 
     @property
     def _next_work_s(self) -> float:
@@ -459,6 +463,10 @@ class Ledger:
     def rest_from_looks(self) -> int:
         """Calls that pay for the look, where something may be replayed."""
         return self._calls_that_earn(self._look_s)
+
+    def rest_from_paths(self) -> int:
+        """Calls that pay for one that a plain path answers, in the long run."""
+        return min(int(PATH_S / (LATE_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
 
     def _calls_that_earn(self, seconds: float) -> int:
         if self.is_free or not self._plain_s:
