@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import sys
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NamedTuple, cast
 
@@ -27,7 +27,7 @@ import torch
 import torch.utils.checkpoint
 from torch.overrides import TorchFunctionMode
 
-from ...base import identity, running_lines, user_site
+from ...base import Lines, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import Rule, reason
 from ..arguments import is_plain
@@ -56,6 +56,7 @@ from .path import (
     BuiltNumbers,
     HandedNumbers,
     Mode,
+    ReadArray,
     ReadList,
     TakenView,
     WrittenPlace,
@@ -120,6 +121,10 @@ _ESCAPES = frozenset({
     _Tensor.numpy, _Tensor.__array__, _Tensor.__dlpack__, torch.to_dlpack,
     _Tensor.apply_, _Tensor.map_, _Tensor.map2_,
 })  # fmt: skip
+_WHOLE = "numpy"
+"""The read of all numbers of a tensor, in an array."""
+MOST_READ = 1 << 16
+"""Bytes of an array that are compared at each replay."""
 _READ = "numpy() hands the memory of a tensor to code that reads or writes it past PyTorch"
 _LENDS = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _ASKED = _HOOKS | _SLOT | _PLACE | _FREEZES
@@ -177,10 +182,14 @@ class HostDataMode(TorchFunctionMode):
         given: Mapping[int, bool],
         is_shown: Callable[[], bool],
         numbers: TrackedNumbers | None = None,
-        lend: Callable[[Any, Callable[[], bool]], None] = lambda array, stray: None,
+        lend: Callable[[Any, Callable[[bool], bool]], None] = lambda array, stray: None,
+        whole: Collection[Lines] = (),
     ) -> None:
         super().__init__()
         self._lend = lend
+        self._whole = whole
+        self.strayed: dict[Lines, None] = {}  # which lines have made arrays that are read
+        self.read: list[LentTensor] = []  # those of which all numbers were read then
         self._numbers = numbers if numbers is not None and numbers.follows else None
         self._checks = numbers is not None and not numbers.follows
         self._places = numbers
@@ -423,6 +432,9 @@ class HostDataMode(TorchFunctionMode):
             return call_composite(self._tracer, self._looked_at, func, args, kwargs)
         if func is _Tensor.numpy and self._can_lend(args[0], kwargs):
             return self._as_array(args[0])
+        if func is _Tensor.__array__ and self._can_lend(args[0], {}):
+            found, dtype = self._as_array(args[0], at_once=True), kwargs.get("dtype")
+            return found if dtype is None else found.astype(dtype, copy=False)
         if func in _ESCAPES and args and isinstance(args[0], torch.Tensor):
             self._block(rules.MEMORY_ESCAPE, f"{func.__name__}() hands the memory of a tensor out of PyTorch")
         elif func in _ENGINE:
@@ -605,25 +617,60 @@ class HostDataMode(TorchFunctionMode):
         forced = kwargs.get("force") is True
         return forced or (tensor.is_cpu and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()))
 
-    def _as_array(self, tensor: torch.Tensor) -> Any:
-        """An array over the memory of a tensor, which the program goes on to know."""
-        tracer, cursor = self._tracer, self._tracer.cursor
+    def _as_array(self, tensor: torch.Tensor, *, at_once: bool = False) -> Any:
+        """An array over the memory of a tensor, which the program goes on to know.
+
+        Args:
+            at_once: Whoever asks for it reads it.
+        """
+        tracer, cursor, lines = self._tracer, self._tracer.cursor, running_lines()
         plain = tensor.detach().cpu().resolve_conj().resolve_neg()
+        if self._reads_whole(plain, lines):
+            return self._read_whole(plain, lines)
         array = tracer.host.aside(plain.numpy)
         for why in cursor.quietly(lambda: tracer.unwritten.reasons("numpy", [plain], user_site())):
             cursor.block(why)
         tracer.host.lend(plain, array)
         site, numbers = user_site(), self._places
-        follows = numbers is not None and numbers.lend(array)
+        follows = not at_once and numbers is not None and numbers.lend(array)
         if follows:
-            writes_of = tracer.writes.count
-            self.lent.append(LentTensor(plain, writes_of(plain), writes_of))
+            self.lent.append(self._now(plain))
 
-        def stray() -> bool:
+        def stray(writes: bool) -> bool:
             known = follows and numbers is not None and numbers.stopped is None
             if not known:
+                self.strayed[lines] = None
                 cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site))
             return known
+
+        self._lend(array, stray)
+        if at_once:
+            stray(False)
+        return array
+
+    def _now(self, tensor: torch.Tensor) -> LentTensor:
+        writes_of = self._tracer.writes.count
+        return LentTensor(tensor, writes_of(tensor), writes_of)
+
+    def _reads_whole(self, tensor: torch.Tensor, lines: Lines) -> bool:
+        """Whether the numbers of an array are read as it is made, as earlier calls did that came here."""
+        known = self._tracer.cursor.expected
+        if known is not None:
+            return known.kind == ops.LIST and known.name == _WHOLE
+        return lines in self._whole and tensor.nbytes <= MOST_READ and not self._is_unread(tensor)
+
+    def _read_whole(self, tensor: torch.Tensor, lines: Lines) -> Any:
+        """An array whose numbers are known on this path, so that whatever is made of them is known, too."""
+        tracer, site = self._tracer, user_site()
+        self._read(tensor, _WHOLE, lambda alias: ReadArray.of(alias.numpy()), rules.MEMORY_ESCAPE)
+        array = tracer.host.aside(tensor.numpy)
+        tracer.host.lend(tensor, array, read=True)
+        self.read.append(self._now(tensor))
+
+        def stray(writes: bool) -> bool:
+            if writes:
+                tracer.cursor.block(reason(rules.MEMORY_ESCAPE, _READ, site))
+            return not writes
 
         self._lend(array, stray)
         return array

@@ -8,7 +8,7 @@ among the arguments are, give tensors over that memory. Other arrays are externa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -50,6 +50,7 @@ class HostTensors:
 
     Attributes:
         arrays: Addresses of arrays from outside that become tensors, each with the line.
+        read: Tensors of which the call has arrays whose numbers were read, by where their memory is from.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class HostTensors:
         self._writes = writes
         self._has_made = has_made
         self._lent: list[Lent] = []
+        self.read: dict[Any, Lent] = {}
 
     def aside(self, call: Any) -> Any:
         """Run code that is no part of the call, even while a segment is open."""
@@ -81,13 +83,25 @@ class HostTensors:
 
         return self._cursor.quietly(run)
 
-    def lend(self, tensor: torch.Tensor, array: Any) -> None:
-        """The call has made an array over the memory of a tensor."""
+    def lend(self, tensor: torch.Tensor, array: Any, *, read: bool = False) -> None:
+        """The call has made an array over the memory of a tensor; if it was read, it is not to change."""
         with unseen_functions():
             self._cursor.storages.token(tensor)
             under = self.aside(tensor.detach)
         self._made_of[id(array)] = array, under
         self._under_arrays.append(under)
+        if read:
+            self._lent.append(Lent(under, self.aside(under.clone), user_site()))
+            self.read[self._cursor.storages.origin(under)] = self._lent[-1]
+
+    def check(self, operands: Iterable[torch.Tensor]) -> None:
+        """An operation takes these: what numpy has read of one may have been written since, unseen."""
+        for origin in {self._cursor.storages.origin(each) for each in operands} & self.read.keys():
+            lent = self.read[origin]
+            with unseen_functions():
+                same = self.aside(lambda lent=lent: content_of(lent.tensor) == content_of(lent.kept))
+            if not same:
+                self._cursor.block(reason(rules.HOST_DATA, CHANGED, lent.site))
 
     def under(self, array: Any) -> torch.Tensor | None:
         """A tensor over the memory of an array, if that lies over a tensor's."""
@@ -154,7 +168,7 @@ class HostTensors:
     def changed_arrays(self) -> list[Reason]:
         """Reasons for arrays that have changed since tensors were made of them."""
         changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
-        for held in (self._lent, self._made_of):  # or they would outlive the call
+        for held in (self._lent, self._made_of, self._under_arrays, self.read):  # or they outlive the call
             held.clear()
         return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
 

@@ -99,6 +99,7 @@ class Plan:
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
         shaped: Names of operations whose results have had several sizes.
+        whole: Lines that make arrays over the memory of tensors whose numbers are read as they are made.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
         binds: The slots that calls like it bind.
@@ -126,6 +127,7 @@ class Plan:
     min_segment: int = 0
     split: frozenset[str] = frozenset()
     shaped: Collection[str] = ()
+    whole: Collection[Lines] = ()
     generators: Iterable[torch.Generator] = ()
     known: Noted | None = None
     binds: Sequence[Target] = ()
@@ -156,7 +158,8 @@ class TraceHooks:
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
         settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
-        lend: Called with an array over the memory of a tensor, and with what is to be called if it is read.
+        lend: Called with an array over the memory of a tensor, and with what is to be called if it is read,
+            or written.
         leads: Whether C++ that is known has begun a collective, by its name.
         knows_spread: Whether the call has read how a tensor from outside is spread over processes.
         ask_sharding: Notes the settings for operations on such tensors.
@@ -171,7 +174,7 @@ class TraceHooks:
     has_made: Callable[[int], bool] | None = None
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
-    lend: Callable[[Any, Callable[[], bool]], None] = lambda array, stray: None
+    lend: Callable[[Any, Callable[[bool], bool]], None] = lambda array, stray: None
     leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False
     knows_spread: Callable[[torch.Tensor], bool] = lambda tensor: True
     ask_sharding: Callable[[], None] = lambda: None
@@ -200,6 +203,7 @@ class Observation:
         path: The edges of the tree along which the call went.
         nested: Whether it went back through what a backward has made, on a GPU.
         rebound: Tensors from outside to which it gave other memory, and which lie where they lay.
+        strayed: Which lines have made arrays over the memory of tensors that it reads past PyTorch.
     """
 
     value: Any
@@ -228,6 +232,7 @@ class Observation:
     sharded: ShardedTensors
     nested: bool
     rebound: Sequence[torch.Tensor]
+    strayed: Collection[Lines]
 
     @property
     def computes(self) -> bool:
@@ -366,7 +371,9 @@ class TracedCall:
         self._lend_gradients()
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers
-        host = HostDataMode(tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend)
+        host = HostDataMode(
+            tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend, self._plan.whole
+        )
         try:
             # The streams are outermost: a segment is closed or thrown away before they are left. What rote
             # orders itself, when it comes and goes, is none of the call's.
@@ -540,6 +547,9 @@ class TracedCall:
             written = {order for order, each in enumerate(host.lent) if each.is_written}
             if template.orders - {leaf.lent for leaf in template.leaves} or template.orders & written:
                 blockers.append(reason(rules.MEMORY_ESCAPE, _LENT, self._site))
+        if any([each.is_written for each in host.read]):
+            blockers.append(reason(rules.MEMORY_ESCAPE, _LENT, self._site))
+        host.read.clear()  # or they would outlive the call
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         if any([leaf.tracked for leaf in template.leaves]):
             tracer.taken.leave_graph()
@@ -587,7 +597,7 @@ class TracedCall:
             cursor.left, tracer.writes, tracer.generators, tracer.host.arrays, tracer.placer.devices,
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
-            tracer.passes.nested, tracer.rebound.returned,
+            tracer.passes.nested, tracer.rebound.returned, [*host.strayed],
         )  # fmt: skip
 
     def _tracer(

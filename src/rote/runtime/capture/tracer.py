@@ -241,6 +241,8 @@ class Tracer(DispatchMode):
         if known.inside:
             count_versions()
         facts, parts = known.facts, known.parts
+        if self.host.read and not cursor.blockers:
+            self.host.check(tensors_of(args, kwargs))
         for arriving in self.transfers.arriving(args, kwargs):
             waiting = Overload.of(wait_operator().overload, self._split, self._shaped)
             self.transfers.meet(self._steps(), waiting, arriving, {})

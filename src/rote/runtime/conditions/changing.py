@@ -27,6 +27,7 @@ class ChangingNumbers:
         fixed_leaves: Argument leaves whose numbers have to be in the key.
         news: How often a number turned out to change that a call did not follow.
         ways: How many calls in a row numbers have led another way each.
+        whole: Lines that make arrays of tensors of which all numbers are read, since nothing else came of it.
     """
 
     def __init__(self) -> None:
@@ -39,6 +40,7 @@ class ChangingNumbers:
         self.news = self.ways = 0
         self._lines: dict[Site, None] = {}
         self._fixed_lines: set[Lines] = set()
+        self.whole: set[Lines] = set()
         self._draws = self._clock = False
         self._arrays: bool | None = None  # those among the arguments; False if that came to nothing
         self._before: tuple[Any, ...] | None = None  # what was known before something was supposed
@@ -144,6 +146,13 @@ class ChangingNumbers:
             self.news += 1
             return True
         return False
+
+    def read_whole(self, lines: Iterable[Lines]) -> None:
+        """These lines make arrays of tensors, and what is done with them is not followed."""
+        new = set(lines) - self.whole
+        if new and len(self.whole) + len(new) <= MOST:
+            self.whole |= new
+            self.news += 1
 
     def follow(self, leaves: frozenset[int] = frozenset()) -> TrackedNumbers | None:
         """What is followed in the next call; None if nothing is."""

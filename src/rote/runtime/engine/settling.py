@@ -202,8 +202,8 @@ class Settling:
             changing.follow_draws()
         if self._noted.reads_arrays and not changing.follow_arrays():
             self._close_arrays()
-        if self._noted.reads_lent:
-            changing.follow_arrays()
+        if self._observed.strayed and not changing.follow_arrays():
+            changing.read_whole(self._observed.strayed)
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):
             changing.follow_clock()
         unseen = self._observed.unseen

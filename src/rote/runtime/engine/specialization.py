@@ -548,6 +548,7 @@ class Specialization:
             split=self.limits.split | self.executed.hiding,
             captures_collectives=self.limits.collectives,
             shaped=self.executed.shaped,
+            whole=self.changing.whole,
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),

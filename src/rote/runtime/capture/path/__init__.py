@@ -5,7 +5,7 @@ from .cursor import Cursor, Mode, Stop
 from .derivatives import NumbersOfNodes
 from .follower import Follower
 from .handed import HandedNumbers, factors_in, given_numbers, in_list, may_be_handed
-from .host_reads import HostReads, ReadList
+from .host_reads import HostReads, ReadArray, ReadList
 from .positions import PUT, WrittenPlace, is_mask_of, may_be_stored, number_in, position_of
 from .resized import GIVES_MEMORY, ResizedStorages
 from .sharded import ShardedTensors

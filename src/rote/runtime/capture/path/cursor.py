@@ -208,6 +208,12 @@ class Cursor:
         self.index += 1
         self.check_stop()
 
+    @property
+    def expected(self) -> Operation | None:
+        """What earlier calls did next; None where none has come that far."""
+        known = self.node.operations
+        return known[self.index] if self.index < len(known) else None
+
     def expect(self, operation: Operation) -> Operation:
         """The operation that has run here, which must be this one.
 

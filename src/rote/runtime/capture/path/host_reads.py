@@ -52,6 +52,23 @@ class ReadList(tuple[Any, ...]):
         return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
 
 
+@dataclass(frozen=True)
+class ReadArray:
+    """The numbers of an array as a hashable value."""
+
+    shape: tuple[int, ...]
+    dtype: str
+    content: bytes
+
+    @classmethod
+    def of(cls, array: Any) -> ReadArray:
+        """Those of an array of numpy's, in the order of its indices."""
+        return cls(array.shape, array.dtype.str, array.tobytes())
+
+    def __repr__(self) -> str:
+        return f"an array of {self.dtype} {self.shape}"
+
+
 class HostReads:
     """Takes a call along the edges of the tree."""
 

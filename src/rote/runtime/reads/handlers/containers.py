@@ -630,6 +630,8 @@ def delete_item(trace: Trace, value: Any, key: Any) -> None:
 
 def change(trace: Trace, value: Any) -> None:
     """Note a change of a container that may depend on all its members."""
+    if type(value) is numpy.ndarray:
+        trace.outside.stray(value, writes=True)
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws(value, draws=False)
     elif not trace.outside.has(value):
@@ -672,7 +674,7 @@ def special(trace: Trace, value: Any, name: str, *, writes: bool = False) -> boo
 
 def _special_in_c(trace: Trace, value: Any, outside: bool, writes: bool) -> None:
     if type(value) is numpy.ndarray:
-        trace.outside.stray(value)
+        trace.outside.stray(value, writes=writes)
     if writes:
         settings(trace, value)
         change(trace, value)

@@ -67,7 +67,6 @@ class Noted:
     output: tuple[Output, ...] = ()  # what it wrote to the standard streams
     draws: Site | None = None  # the line that drew first from Python's or numpy's global generator
     reads_arrays: bool = False  # it reads numbers of arrays among the arguments, or writes some
-    reads_lent: bool = False  # it does that with arrays that it has made of tensors
     # attributes of arguments that it read and its key does not have; that of the next call has
     missing: tuple[str, ...] = ()
     scripts: tuple[Any, ...] = ()  # functions and methods of TorchScript that it called

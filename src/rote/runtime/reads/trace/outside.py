@@ -141,8 +141,7 @@ class Outside(dict[int, Any]):
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
-        self.lent: dict[int, tuple[Any, Callable[[], bool]]] = {}
-        self.reads_lent = False  # of arrays that the call has made of tensors
+        self.lent: dict[int, tuple[Any, Callable[[bool], bool]]] = {}
         self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
         self.emptied = EmptyStorages()
         self.forwards = Forwards()
@@ -250,8 +249,8 @@ class Outside(dict[int, Any]):
         self.given.close(value, does)
         self.running.refuse(name, f"depends on which object {name} is: it {does}")
 
-    def lend(self, array: Any, stray: Callable[[], bool]) -> None:
-        """The call has made an array over the memory of a tensor; ``stray`` says if it may be read."""
+    def lend(self, array: Any, stray: Callable[[bool], bool]) -> None:
+        """The call has made an array over a tensor's memory; ``stray`` says if it may be read, or written."""
         self.lent[identity(array)] = array, stray
 
     def is_tensors(self, array: Any) -> bool:
@@ -268,14 +267,14 @@ class Outside(dict[int, Any]):
         base = base_of(array)
         return next((each for each in known if base_of(each) is base), None)
 
-    def stray(self, array: Any) -> None:
+    def stray(self, array: Any, *, writes: bool = False) -> None:
         """An array is read, or written, by Python or C: if it is over such memory, no recording sees that."""
         lender = self._lender(array) if type(array) is numpy.ndarray else None
         if lender is None:
             return
         lent = self.lent.get(identity(lender))
         if lent is not None:
-            self.reads_lent = not lent[1]() or self.reads_lent
+            lent[1](writes)
             return
         if self.followed.follows_arrays:
             return

@@ -382,7 +382,7 @@ class Trace:
         scripts = tuple(self._scripts.values())
         noted = Noted(
             outside.all_reads(), effects, running.unseen, running.late, tuple(self._output),
-            self.followed.draws, outside.reads_arrays, outside.reads_lent,
+            self.followed.draws, outside.reads_arrays,
             tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
             frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),

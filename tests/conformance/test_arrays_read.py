@@ -1,0 +1,254 @@
+"""Numbers of tensors that numpy reads in ways that are not followed: they are compared, as host reads are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import rote
+
+pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")  # PyTorch's
+CALLS = 30
+CHANGED = 14
+"""The call before which something is changed."""
+
+
+def lent(tensor):
+    return tensor.cpu().numpy()
+
+
+def copied(tensor):
+    return np.array(tensor.cpu())
+
+
+def asked(tensor):
+    return np.asarray(tensor.detach().cpu())
+
+
+def converted(tensor):
+    return np.asarray(tensor.cpu(), dtype=np.float64)
+
+
+WAYS, COPIES = [lent, copied, asked, converted], [copied, converted]
+
+
+class State:
+    """What a callable reads and keeps."""
+
+    def __init__(self, device) -> None:
+        self.table = torch.linspace(0.9, 0.1, 12, device=device)
+        self.kept = None
+
+
+def interpolated(state, array, x):
+    """As a scheduler of diffusers sets its steps."""
+    found = np.interp(np.linspace(0, 11, 5), np.arange(len(array)), array)
+    scales = torch.from_numpy(np.concatenate([found, [0.0]]).astype(np.float32)).to(x.device)
+    for scale in scales:
+        x = x * scale + 1
+    return x
+
+
+def searched(state, array, x):
+    return x * int(np.searchsorted(np.sort(array), 0.5))
+
+
+def branched(state, array, x):
+    return x * 2 if np.median(array) > 0.3 else x + 1
+
+
+def kept(state, array, x):
+    state.kept = torch.from_numpy(np.fft.fft(array).real.copy()).to(x.device)
+    return x + state.kept[0].float()
+
+
+def inverted(state, array, x):
+    square = np.diag(array.astype(np.float64) + 1)
+    return x @ torch.from_numpy(np.linalg.inv(square)[:4, :4].astype(np.float32)).to(x.device)
+
+
+def handed_out(state, array, x):
+    return x * float(np.median(array)), array
+
+
+USES = [interpolated, searched, branched, kept, inverted, handed_out]
+
+
+def replaced(state):
+    state.table = state.table.flip(0) * 1.5
+
+
+def written(state):
+    state.table.mul_(0.25)
+
+
+def same(left, right):
+    if isinstance(left, torch.Tensor):
+        return left.dtype == right.dtype and torch.equal(left, right)
+    if isinstance(left, np.ndarray):
+        return left.dtype == right.dtype and left.tobytes() == right.tobytes()
+    if isinstance(left, tuple):
+        return len(left) == len(right) and all(map(same, left, right))
+    return left == right
+
+
+def scaled_table(state, x):
+    return state.table * 1.0
+
+
+def play(device, use, way, change=None, *, source=scaled_table, restores=False):
+    """How many calls replay; each of them is compared with a plain one.
+
+    Args:
+        restores: Before each call the table holds what it did at first.
+    """
+
+    def sides():
+        state = State(device)
+        return state, lambda x: use(state, way(source(state, x)), x)
+
+    (plain, function), (other, graphed) = sides(), sides()
+    g = rote.graph(graphed, keep=True)
+    for number in range(CALLS):
+        if number == CHANGED and change is not None:
+            change(plain)
+            change(other)
+        if restores:
+            plain.table.copy_(State(device).table)
+            other.table.copy_(plain.table)
+        x = torch.full((2, 4), float(number % 3), device=device)
+        given = x.clone()
+        expected, found = function(x), g(given)
+        assert same(expected, found), number
+        assert torch.equal(x, given) and torch.equal(plain.table, other.table), number
+        assert same(plain.kept, other.kept), number
+    report = g.report()
+    g.reset()
+    return report
+
+
+@pytest.mark.parametrize("change", [None, replaced, written], ids=["constant", "replaced", "written"])
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("use", USES)
+def test_it_is_replayed(device, use, way, change):
+    report = play(device, use, way, change)
+    if use is handed_out and way in COPIES:
+        return  # an array of the call's own is a result, which no replay makes
+    assert report.replayed >= (CALLS - 8 if change is None else 4), report.reasons
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("use", USES)
+def test_numbers_of_an_argument(device, use, way):
+    """Three of them in turns are three ways."""
+    report = play(device, use, way, source=lambda state, x: state.table * x[0, 0])
+    if use is handed_out and way in COPIES:
+        return
+    assert report.replayed >= CALLS // 3, report.reasons
+
+
+def set_one(array, x, table):
+    array[0] = 3.0
+
+
+def sort(array, x, table):
+    array.sort()
+
+
+def fill(array, x, table):
+    array.fill(2.0)
+
+
+def add_in_place(array, x, table):
+    array += 1
+
+
+def by_out(array, x, table):
+    np.multiply(array, 2.0, out=array)
+
+
+def copy_to(array, x, table):
+    np.copyto(array, 0.5)
+
+
+def put(array, x, table):
+    np.put(array, [1], 7.0)
+
+
+def into_a_view(array, x, table):
+    array[2:5][1] = 4.0
+
+
+def into_another_shape(array, x, table):
+    array.reshape(3, 4)[1, 2] = 6.0
+
+
+def by_flat(array, x, table):
+    array.flat[3] = 8.0
+
+
+def by_memory(array, x, table):
+    memoryview(array)[4] = 9.0
+
+
+def add_at(array, x, table):
+    np.add.at(array, [0, 0], 1.0)
+
+
+def for_a_while(array, x, table):
+    """Who looks at the memory afterwards finds what was there before."""
+    before = array[0].item()
+    array[0] = 11.0
+    found = x * 1.0 + table[0]
+    array[0] = before
+    return found
+
+
+def for_a_while_unseen(array, x, table):
+    memory = memoryview(array)
+    before, memory[1] = memory[1], 2.0
+    found = x * 1.0 + table[1]
+    memory[1] = before
+    return found
+
+
+WRITES = [
+    set_one, sort, fill, add_in_place, by_out, copy_to, put, into_a_view, into_another_shape, by_flat,
+    by_memory, add_at, for_a_while, for_a_while_unseen,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", [True, False], ids=["read", "written alone"])
+@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize("device", ["cpu"])
+def test_arrays_that_are_written(device, write, read):
+    """It is the tensor's memory: what reads that later, in the call or in the next one, finds it changed."""
+
+    def use(state, array, x):
+        factor = float(np.median(array)) if read else 1.0
+        found = write(array, x, state.table)
+        return x * factor + state.table[:4] if found is None else found * factor
+
+    play(device, use, lent, source=lambda state, x: state.table, restores=True)
+
+
+@pytest.mark.parametrize("device", ["cpu"])
+def test_a_tensor_that_is_written_while_numpy_looks_at_it(device):
+    def use(state, array, x):
+        first = float(np.median(array))
+        state.table.mul_(-1.0)
+        return x * first + float(np.median(array))
+
+    play(device, use, lent, source=lambda state, x: state.table, restores=True)
+
+
+def test_large_ones_are_not_compared(device):
+    large = torch.arange(1 << 16, dtype=torch.float32, device=device)
+    g = rote.graph(lambda x: x * float(np.median(large.cpu().numpy())), keep=True)
+    x = torch.ones(2, device=device)
+    for _ in range(8):
+        assert torch.equal(g(x), x * float(np.median(large.cpu().numpy())))
+    report = g.report()
+    assert not report.replayed and any(each.code == "RT103" for each in report.reasons)
+    g.reset()
