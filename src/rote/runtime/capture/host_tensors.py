@@ -24,13 +24,20 @@ from ..program import operations as ops
 from ..pytorch import unseen_functions
 from .path import CHANGED, PUT, BuiltArray, Cursor, Follower, Mode, Writes
 
+_WRITTEN = "an array over the memory of a tensor is written after numpy has read it, or the tensor is"
+
 
 class Lent(NamedTuple):
-    """A tensor over the memory of an array that the call has made, with a copy of what it held then."""
+    """A tensor over the memory of an array, with a copy of what it held then, and what a change says."""
 
     tensor: torch.Tensor
     kept: torch.Tensor
-    site: Site
+    changed: Reason
+
+    @classmethod
+    def made(cls, tensor: torch.Tensor, kept: torch.Tensor) -> Lent:
+        """One that was made of the array here."""
+        return cls(tensor, kept, reason(rules.HOST_DATA, CHANGED, user_site()))
 
 
 def _looking_at(under: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
@@ -91,7 +98,8 @@ class HostTensors:
         self._made_of[id(array)] = array, under
         self._under_arrays.append(under)
         if read:
-            self._lent.append(Lent(under, self.aside(under.clone), user_site()))
+            why = reason(rules.MEMORY_ESCAPE, _WRITTEN, user_site())
+            self._lent.append(Lent(under, self.aside(under.clone), why))
             self.read[self._cursor.storages.origin(under)] = self._lent[-1]
 
     def check(self, operands: Iterable[torch.Tensor]) -> None:
@@ -101,7 +109,7 @@ class HostTensors:
             with unseen_functions():
                 same = self.aside(lambda lent=lent: content_of(lent.tensor) == content_of(lent.kept))
             if not same:
-                self._cursor.block(reason(rules.HOST_DATA, CHANGED, lent.site))
+                self._cursor.block(lent.changed)
 
     def under(self, array: Any) -> torch.Tensor | None:
         """A tensor over the memory of an array, if that lies over a tensor's."""
@@ -160,17 +168,17 @@ class HostTensors:
         cursor = self._cursor
         with unseen_functions():  # function modes are active here, and these functions are not the call's
             kept = self.aside(tensor.clone)
-            self._lent.append(Lent(tensor, kept, user_site()))
+            self._lent.append(Lent.made(tensor, kept))
             made = self.host_tensor(tensor if cursor.mode is Mode.OBSERVE else kept, name)
             self._writes.know_array(made)
             return made
 
     def changed_arrays(self) -> list[Reason]:
-        """Reasons for arrays that have changed since tensors were made of them."""
-        changed = [each.site for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
+        """Reasons for arrays that have changed since tensors were made of them, or they were read."""
+        changed = [each.changed for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
         for held in (self._lent, self._made_of, self._under_arrays, self.read):  # or they outlive the call
             held.clear()
-        return [reason(rules.HOST_DATA, CHANGED, site) for site in changed]
+        return changed
 
     def copy_array(self, operation: Operation, pointer: int, build: Any) -> torch.Tensor:
         """A tensor copied from a numpy array: copied again at each replay."""
@@ -258,7 +266,7 @@ class HostTensors:
             return None
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
-                self._lent.append(Lent(tensor, self.aside(tensor.clone), user_site()))
+                self._lent.append(Lent.made(tensor, self.aside(tensor.clone)))
         return self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
 
     def _of_followed(self, tensor: torch.Tensor) -> torch.Tensor | None:

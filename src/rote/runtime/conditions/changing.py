@@ -147,8 +147,11 @@ class ChangingNumbers:
             return True
         return False
 
-    def read_whole(self, lines: Iterable[Lines]) -> None:
-        """These lines make arrays of tensors, and what is done with them is not followed."""
+    def stray(self, lines: Iterable[Lines], *, followed: bool) -> None:
+        """These lines make arrays of tensors that the call reads; it was followed in vain, or not yet."""
+        if not followed and self._arrays is not False:
+            self.follow_arrays()
+            return
         new = set(lines) - self.whole
         if new and len(self.whole) + len(new) <= MOST:
             self.whole |= new

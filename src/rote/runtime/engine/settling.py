@@ -202,12 +202,12 @@ class Settling:
             changing.follow_draws()
         if self._noted.reads_arrays and not changing.follow_arrays():
             self._close_arrays()
-        if self._observed.strayed and not changing.follow_arrays():
-            changing.read_whole(self._observed.strayed)
+        numbers = self._plan.numbers
+        if self._observed.strayed and not (self._noted.late or self._noted.unseen):
+            changing.stray(self._observed.strayed, followed=numbers is not None and numbers.arrays)
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):
             changing.follow_clock()
         unseen = self._observed.unseen
-        numbers = self._plan.numbers
         often = unseen is not None and (
             unseen.known >= FEW
             or (numbers is not None and unseen.is_float)
