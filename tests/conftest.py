@@ -38,7 +38,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
-SAMPLED = {1: 1, 4: 2, 16: 3}
+SAMPLED = {1: 1, 4: 3, 16: 5}
 """From so many cases of a test on, one in how many runs, if it says nothing else."""
 WHOLE = frozenset({"architecture", "docs", "examples", "hazards"})
 """Rooms of which all cases run: each is about a page, a rule or a file of its own."""
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         mark = cases[0].get_closest_marker("sampled")
         room = cases[0].path.relative_to(Path(__file__).parent).parts[0]
         usual = max([SAMPLED[least] for least in SAMPLED if len(cases) >= least]) if room not in WHOLE else 1
-        one_in = mark.args[0] if mark is not None else usual
+        one_in = usual if mark is None else max(mark.args[0], usual) if mark.args[0] > 1 else 1
         cases.sort(key=lambda item: zlib.crc32(item.name.encode()))
         for item in cases[-(-len(cases) // one_in) :]:
             item.add_marker("long")

@@ -159,6 +159,7 @@ SPECIAL = [1.0, 2.0, 0.0, -0.0, 0.5, -1.0, math.inf, -math.inf, math.nan, 1e308,
 WHOLE = [1, 2, 0, -1, 255, 256, 2**31 - 1, 2**31, -(2**31) - 1, 2**53 + 1, 2**63 - 1, -(2**63), 2**63, 7]
 
 
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("form", SEQUENCES)
 @pytest.mark.parametrize("name", GIVEN)
 @pytest.mark.parametrize("whole", [False, True])

@@ -68,6 +68,7 @@ def play(body: str, device: torch.device, values: Sequence[float | str] = _VALUE
     return replayed
 
 
+@pytest.mark.sampled(12)  # three seconds each
 @pytest.mark.parametrize("piece", WRITTEN)
 def test_each_way_to_write_a_number(device, piece):
     for sink, number in zip(_SINKS, itertools.cycle(_NUMBERS), strict=False):
@@ -75,6 +76,7 @@ def test_each_way_to_write_a_number(device, piece):
             play(sink.format(t=text), device)
 
 
+@pytest.mark.sampled(12)  # three seconds each
 @pytest.mark.parametrize("look", LOOKS)
 def test_each_look_at_a_text(device, look):
     """The number that it gives is used, and so is whether it was looked at."""

@@ -933,15 +933,16 @@ SETS = {"numbers": (1, 2, 3), "large numbers": (1000, 2000, 3000), "text": ("a",
 def test_an_equal_set_that_changes_where_it_lies(members: Any, lies: Any, device: Any) -> None:
     *few, last = members
     state = types.SimpleNamespace(held=set(few)) if lies == "attribute" else {"held": set(few)}
-    space = globals() if lies == "global" else state
     if lies == "global":
-        space["held"] = set(few)
+        exec("def look(): return held", state)
+        look = state["look"]
+    else:
 
-    def look():
-        return space.held if lies == "attribute" else space["held"]
+        def look():
+            return state.held if lies == "attribute" else state["held"]
 
     def lay(new):
-        setattr(space, "held", new) if lies == "attribute" else space.update(held=new)
+        setattr(state, "held", new) if lies == "attribute" else state.update(held=new)
 
     g = rote.graph(lambda x: x * (len(look()) + (last in look())))
     for n in range(30):

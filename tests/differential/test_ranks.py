@@ -70,11 +70,13 @@ def check_replayed(ranks, code, least, name, *, tiers=True):
         assert not tiers or told["optimised"] == PROGRAMS[name].optimised, told
 
 
+@pytest.mark.sampled(6)  # three seconds each
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_rank_is_right(ranks, name):
     check_right(ranks, name)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_each_rank_replays_or_says_why(ranks, name):
     check_replayed(ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
