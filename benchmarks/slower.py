@@ -23,7 +23,7 @@ from tests.state_programs.suite import PROGRAMS
 
 import rote
 
-from . import forked, zoo_set
+from . import common, forked, zoo_set
 from .short_programs import SHORT
 from .unsettled import PROGRAMS as UNSETTLED
 from .unsettled import Program
@@ -149,7 +149,8 @@ def main(argv: list[str] | None = None) -> int:
         works = {name: work for name, work in works.items() if any(part in name for part in options.only)}
     answers = forked.run_all(works, options.jobs, options.timeout)
     if options.out:
-        options.out.write_text(json.dumps(answers, indent=1))
+        made = {"device": common.device_name(torch.device("cpu")), "versions": common.versions()}
+        options.out.write_text(json.dumps({**made, "programs": answers}, indent=1))
     print_table(answers, options.worst)
     return 0
 

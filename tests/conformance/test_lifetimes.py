@@ -334,3 +334,72 @@ def test_what_a_call_drops_dies_then(device, drop):
     for _ in range(8):
         assert g(x).tolist() == plain(x).tolist()
         assert held.gone == other.gone
+
+
+class Rate:
+    """Plain values in an object."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+class OneSlot:
+    __slots__ = ("held",)
+
+
+def _in_a_cell():
+    held = None
+
+    def put(new):
+        nonlocal held
+        held = new
+
+    return put, lambda: held
+
+
+def _in_an_attribute(owner):
+    return lambda new: setattr(owner, "held", new), lambda: owner.held
+
+
+def _in_an_item(container, key):
+    return lambda new: container.__setitem__(key, new), lambda: container[key]
+
+
+def _within(put, get):
+    """In a tuple that is made anew."""
+    return lambda new: put((new,)), lambda: get()[0]
+
+
+PLACES = {
+    "slot": lambda: _in_an_attribute(OneSlot()),
+    "attribute": lambda: _in_an_attribute(types.SimpleNamespace()),
+    "attribute of a module": lambda: _in_an_attribute(nn.Module()),
+    "attribute of a class": lambda: _in_an_attribute(type("Other", (), {})),
+    "list": lambda: _in_an_item([None], 0),
+    "deque": lambda: _in_an_item(collections.deque([None]), 0),
+    "dict": lambda: _in_an_item({}, "held"),
+    "ordered dict": lambda: _in_an_item(collections.OrderedDict(), "held"),
+    "cell": _in_a_cell,
+    "tuple in a list": lambda: _within(*_in_an_item([None], 0)),
+    "tuple in an attribute": lambda: _within(*_in_an_attribute(types.SimpleNamespace())),
+}
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("place", PLACES.values(), ids=PLACES)
+def test_what_is_replaced_again_and_again(device, place):
+    """Of each but the last nobody is left, also where it takes too long to look for others who hold it."""
+    put, get = place()
+    put(Rate(1.0))
+    g, told = rote.graph(lambda x: x * get().value), []
+    for number in range(3 * SWAPS):
+        if number % 3 == 0:
+            rate = Rate(float(number))
+            told.append(weakref.ref(rate))
+            put(rate)
+            del rate
+        g(torch.full((4,), float(number), device=device))
+        gc.collect()
+        assert [each() is not None for each in told] == [False] * (len(told) - 1) + [True], number
+    assert g.report().replayed >= SWAPS // 2, g.explain()
+    g.reset()

@@ -20,11 +20,14 @@ import gc
 import sys
 import weakref
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 from types import FrameType, ModuleType
 from typing import Any
 
+import torch
+
+from ...base import is_instance
 from ..arguments import is_openable, slots_of, table_of
 from ..objects import said_module
 from ..pytorch import was_destroyed
@@ -84,7 +87,17 @@ def held_by(holders: Iterable[Any], values: list[Any], others: Collection[int]) 
 
 
 def is_watched(value: Any) -> bool:
-    """Whether somebody may be told of the death of an object: by a weak reference, or by its class."""
+    """Whether somebody may be told of the death of an object, or of what plain containers and objects hold.
+
+    Guards themselves refer weakly to tensors in it.
+    """
+    return any(
+        [_tells(part) for part in _parts(value) if part is value or not is_instance(part, torch.Tensor)]
+    )
+
+
+def _tells(value: Any) -> bool:
+    """Whether somebody may be told of its death: by a weak reference, or by its class."""
     return bool(weakref.getweakrefcount(value)) or any(
         ["__del__" in vars(each) for each in type(value).__mro__]
     )
@@ -104,18 +117,32 @@ def _is_others(callback: Any) -> bool:
 
 def is_plain(value: Any) -> bool:
     """Whether an object holds numbers and strings alone, and few of them."""
-    left, met, looked = [value], set[int](), 0
-    while left and looked <= MOST_PLAIN:
-        part, looked = left.pop(), looked + 1
-        kind = type(part)
-        if kind in _PLAIN or id(part) in met:
+    looked = 0
+    for part in _parts(value):
+        held = _held_by(part)
+        looked += len(held) * (1 + isinstance(held, dict)) if held is not None else 0
+        if held is None or looked > MOST_PLAIN:
+            return False
+    return True
+
+
+def _parts(value: Any) -> Iterator[Any]:
+    """An object and what it holds, but for numbers and strings: through plain containers, and attributes."""
+    left, met = [value], set[int]()
+    while left and len(met) <= MOST_PLAIN:
+        part = left.pop()
+        if type(part) in _PLAIN or id(part) in met:
             continue
         met.add(id(part))
-        held = part if kind in _PLAIN_CONTAINERS else _attributes_of(part)
-        if held is None or len(held) > MOST_PLAIN:
-            return False
-        left += [*held, *held.values()] if isinstance(held, dict) else held
-    return not left
+        yield part
+        held = _held_by(part)
+        if held is not None and len(held) <= MOST_PLAIN:
+            left += [*held, *held.values()] if isinstance(held, dict) else held
+
+
+def _held_by(value: Any) -> Any:
+    """The members of a plain container, or the attributes of an object that is nothing else."""
+    return value if type(value) in _PLAIN_CONTAINERS else _attributes_of(value)
 
 
 def _attributes_of(value: Any) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from copy import copy
 from functools import cached_property
 from types import ModuleType
 from typing import Any
+from weakref import WeakSet
 
 import numpy
 import torch
@@ -71,6 +72,7 @@ class Guard:
         conditions: What has to hold of them.
         tensors: The tensors read in place.
         handles: Their storages.
+        forms: Other forms of it that are in use, which hold what it holds.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class Guard:
         self._reads = snapshot.reads
         self._iterates = any([is_instance(entry.value, Position) for entry in snapshot.entries.values()])
         self._followed: Followed | None = None
+        self.forms: WeakSet[Any] = WeakSet()
         self._moving = frozenset[int]()  # objects that were followed
         self._turns: Counter[Address] = Counter()  # how often another object lay in a slot
         self.entries = [

@@ -62,6 +62,7 @@ class QuickGuard:
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
         self._guard = guard
+        guard.forms.add(self)
         self._switches = switches
         self._dicts = Dicts()
         self._stages: tuple[Stage, ...] = (NEVER,)

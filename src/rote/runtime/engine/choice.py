@@ -245,7 +245,7 @@ def _free(values: list[Any], guards: list[Guard], ledger: Ledger) -> list[bool]:
         if not any([is_watched(value) and not is_instance(value, torch.Tensor) for value in values]):
             return [False] * len(values)
         users = set[int]().union(*[guard.users() for guard in guards])
-        return held_by(guards, values, users)
+        return held_by([*guards, *[form for guard in guards for form in guard.forms]], values, users)
     began, free = perf_counter(), abandoned(values)
     ledger.add_search(perf_counter() - began)
     return free
