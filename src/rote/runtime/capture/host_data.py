@@ -626,7 +626,7 @@ class HostDataMode(TorchFunctionMode):
         tracer, cursor, lines = self._tracer, self._tracer.cursor, running_lines()
         plain = tensor.detach().cpu().resolve_conj().resolve_neg()
         if self._reads_whole(plain, lines):
-            return self._read_whole(plain, lines)
+            return self._read_whole(plain)
         array = tracer.host.aside(plain.numpy)
         for why in cursor.quietly(lambda: tracer.unwritten.reasons("numpy", [plain], user_site())):
             cursor.block(why)
@@ -659,7 +659,7 @@ class HostDataMode(TorchFunctionMode):
             return known.kind == ops.LIST and known.name == _WHOLE
         return lines in self._whole and tensor.nbytes <= MOST_READ and not self._is_unread(tensor)
 
-    def _read_whole(self, tensor: torch.Tensor, lines: Lines) -> Any:
+    def _read_whole(self, tensor: torch.Tensor) -> Any:
         """An array whose numbers are known on this path, so that whatever is made of them is known, too."""
         tracer, site = self._tracer, user_site()
         self._read(tensor, _WHOLE, lambda alias: ReadArray.of(alias.numpy()), rules.MEMORY_ESCAPE)
