@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from .unsettled import Program
+from .unsettled import Program, training_step
 
 WIDTH = 64
 Given = Iterator[tuple[Any, ...]]
@@ -441,14 +441,7 @@ def trained(device: torch.device, make: Callable[..., Any], *, width: int = 16, 
     model = network(device, layers, width).train()
     optimizer = make(model.parameters())
 
-    def step(x: Tensor) -> Tensor:
-        optimizer.zero_grad()
-        loss = model(x).square().mean()
-        loss.backward()
-        optimizer.step()
-        return loss.detach()
-
-    return Program(step, one(8, width, device=device))
+    return Program(training_step(model, optimizer), one(8, width, device=device))
 
 
 def sgd(device: torch.device) -> Program:

@@ -130,8 +130,8 @@ def summed(found: dict[str, list[list[float]]], length: int) -> dict[str, Any]:
     for name, (begin, end) in WINDOWS.items():
         ours, theirs = (sum(least[way][begin // BLOCK : end // BLOCK]) for way in ("rote", "plain"))
         out[name], out[f"lost {name}"] = ours / theirs, 1e3 * (ours - theirs)
-    peaks = [max(min(run[at] for run in found["rote"]) for at in range(length))]
-    out["peak"] = 1e6 * peaks[0] / out["plain_us"]
+    peak = max(min(run[at] for run in found["rote"]) for at in range(length))
+    out["peak"] = 1e6 * peak / out["plain_us"]
     return out
 
 

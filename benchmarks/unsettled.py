@@ -187,11 +187,10 @@ def bound_anew(device: torch.device) -> Program:
     return Program(torch.no_grad()(step), ((x,) for x in inputs(device)), bind)
 
 
-def scheduled_training(device: torch.device) -> Program:
-    """A training step with Adam as it is, and a schedule that sets another learning rate after each."""
-    model = Model(device)
-    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
-    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
+def training_step(
+    model: Callable[[Tensor], Tensor], optimizer: torch.optim.Optimizer
+) -> Callable[..., Tensor]:
+    """A whole step, whose loss is what the model gives, squared."""
 
     def step(x: Tensor) -> Tensor:
         optimizer.zero_grad()
@@ -200,6 +199,16 @@ def scheduled_training(device: torch.device) -> Program:
         optimizer.step()
         return loss.detach()
 
+    return step
+
+
+def scheduled_training(device: torch.device) -> Program:
+    """A training step with Adam as it is, and a schedule that sets another learning rate after each."""
+    model = Model(device)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.9999)
+
+    step = training_step(model, optimizer)
     return Program(step, ((x,) for x in inputs(device)), schedule.step)
 
 

@@ -119,7 +119,7 @@ def is_plain(value: Any) -> bool:
     """Whether an object holds numbers and strings alone, and few of them."""
     looked = 0
     for part in _parts(value):
-        held = _held_by(part)
+        held = _members_of(part)
         looked += len(held) * (1 + isinstance(held, dict)) if held is not None else 0
         if held is None or looked > MOST_PLAIN:
             return False
@@ -135,12 +135,12 @@ def _parts(value: Any) -> Iterator[Any]:
             continue
         met.add(id(part))
         yield part
-        held = _held_by(part)
+        held = _members_of(part)
         if held is not None and len(held) <= MOST_PLAIN:
             left += [*held, *held.values()] if isinstance(held, dict) else held
 
 
-def _held_by(value: Any) -> Any:
+def _members_of(value: Any) -> Any:
     """The members of a plain container, or the attributes of an object that is nothing else."""
     return value if type(value) in _PLAIN_CONTAINERS else _attributes_of(value)
 

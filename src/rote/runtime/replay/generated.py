@@ -396,7 +396,8 @@ class ReplayWriter:
         after = "; ".join([*back, *gives])
         steps = len(recording.root.steps or ())
         undoes = not self._backend.capabilities.asynchronous and not recording.acts
-        guarded = after or undoes or repeats(recording, self._backend)
+        again = repeats(recording, self._backend)
+        guarded = after or undoes or again
         if guarded:  # where one that raised is not undone, what was written before stays written, as in eager
             source.line("try:")
             source.indent()
@@ -414,7 +415,6 @@ class ReplayWriter:
             if undoes:
                 undone = f"{constant(takes_back)}({constant(recording)}, error)"
                 source.line(f"    if {undone}: return {constant(NOT_MINE)}")
-            again = repeats(recording, self._backend)
             back = f"return {constant(NOT_MINE)}" if again else "raise"
             source.line(f"    {after}; raise" if after else f"    {back}")
         for line in gives:
