@@ -1436,7 +1436,7 @@ def sharded(rank, wrap, device):
     return step, parts_of(net)
 
 
-@program(least=3, nccl="RT132")
+@program(least=3)
 def sharded_without_gradients(rank, wrap, device):
     """Each forward is added to a list, which the next backward looks at."""
     net, _ = sharded_blocks(device)

@@ -1,19 +1,16 @@
-"""Which products run at the same time, and which masks are made again; what runs is the same either way."""
+"""Which products run at the same time; what runs is the same either way."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from tests.runtime.program.observed import Subject, observe
 from torch import Tensor
-from torch.nn import functional as F
 
-from rote.runtime.backends import PROCESS
-from rote.runtime.fusion import DeviceKernels
-from rote.runtime.optimize import Concurrent, Effects, ShortStretch, forks, shorten, without_stale
+from rote.runtime.optimize import Concurrent, Effects, ShortStretch, forks, shorten
 from rote.runtime.program import operations as ops
 from rote.runtime.recording import KernelModes
 
@@ -80,37 +77,3 @@ def test_heavy_ones_are_apart():
     found = stretch(both, torch.randn(4, WIDE), torch.randn(WIDE, 4 * WIDE), square(), square())
     (one,) = forks(found.runs[0].operations, found)
     assert one == Concurrent((one.first[0],), one.second) and len(one.second) == 2
-
-
-# ---------------------------------------------------------------------- masks
-
-
-def layers(x: Tensor, bias: Tensor, weights: Sequence[Tensor]) -> Tensor:
-    """Attention with a mask that each layer makes anew, and more weights than a cache holds."""
-    for weight in weights:
-        mask = torch.where(bias > 0, 0.0, float("-inf"))
-        x = F.scaled_dot_product_attention(x, x, x, attn_mask=mask)
-        x = x + (x.flatten() @ weight).sum()
-    return x
-
-
-def masks(found: ShortStretch) -> int:
-    operations = found.effects.operations
-    return sum(
-        [operations[index].name == "aten::where.self" for run in found.runs for index in run.operations]
-    )
-
-
-@pytest.mark.parametrize(("columns", "times"), [(1 << 14, 3), (16, 1)])
-def test_masks_that_have_left_the_cache(columns, times, monkeypatch):
-    kernels = DeviceKernels(PROCESS.choose("host", torch.device("cpu")))
-    monkeypatch.setattr(kernels, "refusal", lambda each: None)
-    weights = [torch.randn(8 * 64, columns) for _ in range(3)]
-    given = torch.randn(1, 1, 8, 64), torch.ones(8, 8)
-    found = stretch(lambda x, bias, *weights: layers(x, bias, weights), *given, *weights)
-    assert masks(found) == 1
-    again = without_stale(found, kernels)
-    assert masks(again) == times
-    assert again.after == found.after + times - 1
-    monkeypatch.setattr(kernels, "refusal", lambda each: "it is not proved")
-    assert without_stale(found, kernels) is found

@@ -53,7 +53,7 @@ from ..recording import (
     reachable,
 )
 from ..replay import result_of
-from ..state import LENGTH, Difference, Entry, Names, Snapshot, address_of, look_again
+from ..state import LENGTH, Difference, Entry, Names, Reads, Snapshot, address_of, look_again
 from . import steadiness
 from .answer import Answer
 from .choice import bind, places_of_written
@@ -374,7 +374,8 @@ class Settling:
         unclear = unclear or noted.gathers or self._marked or self._observed.settings or is_compiling()
         unclear = unclear or len(self._observed.nodes) > 1 or template.targets or template.needs_given
         unclear = unclear or any([leaf.kind in (EXTERNAL_SAME, EXTERNAL_VIEW) for leaf in template.leaves])
-        return None if unclear else noted
+        # Identities say nothing in a later call: what lay there may be gone, and a result in its place.
+        return None if unclear else replace(noted, reads=Reads(noted.reads.slots))
 
     def _restore_arguments(self, *, changed: bool) -> list[Reason]:
         """Python state that got hold of a static input is given the caller's tensor instead."""

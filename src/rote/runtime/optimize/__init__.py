@@ -6,4 +6,3 @@ from .effects import Effects, LeftAloneError
 from .forks import Concurrent, forks
 from .improving import Bounds, improve
 from .shortening import RULES, ShortStretch, shorten
-from .stale import without_stale

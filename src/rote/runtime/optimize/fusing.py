@@ -35,7 +35,6 @@ from .effects import LeftAloneError
 from .regions import Schedule, schedule, targets_of
 from .running import RanOperation
 from .shortening import ShortStretch
-from .stale import without_stale
 from .versions import Whole
 
 
@@ -87,7 +86,7 @@ class Fusing:
         self.node = node
         self.base = base
         self.probed = probed
-        self.short = base.short if device.on_host or probed else without_stale(base.short, device)
+        self.short = base.short
         self._device = device
         self.plan(outside)
 

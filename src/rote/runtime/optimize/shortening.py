@@ -39,7 +39,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -78,7 +78,6 @@ class ShortStretch:
         same: The storage that has the contents of another one, which is not made.
         before: How many operations there were.
         removed: How many each rule has removed.
-        again: Operations that were removed because another one has given the same, with their rule.
         outside: How many of those left depend on memory from outside alone, but not on arguments.
     """
 
@@ -88,7 +87,6 @@ class ShortStretch:
     same: Mapping[Origin, Origin]
     before: int
     removed: Counter[str]
-    again: Mapping[int, str]
     outside: int
 
     @property
@@ -103,21 +101,6 @@ class ShortStretch:
     def copies(self, run: ShortRun, stored: Collection[Origin]) -> list[tuple[Origin, ...]]:
         """The storages that each of the copies at the end of a segment copies."""
         return copied_together(run.shown, stored, self.effects.reach)
-
-    def with_again(self, indices: Collection[int]) -> ShortStretch:
-        """The stretch in which some operations run that another one could stand for."""
-        back = frozenset(indices)
-        runs = [
-            replace(run, operations=tuple(sorted({*run.operations, *back.intersection(whole)})))
-            for run, whole in zip(self.runs, self.effects.runs, strict=True)
-        ]
-        made = {origin for index in back for origin in self.effects.touched[index].makes}
-        return replace(
-            self,
-            runs=tuple(runs),
-            same={origin: home for origin, home in self.same.items() if origin not in made},
-            removed=+(self.removed - Counter([self.again[index] for index in back])),
-        )
 
     def is_shown(self, origin: Origin) -> bool:
         """Whether others read what a storage contains where it lies."""
@@ -157,7 +140,6 @@ class _Shortening:
         self._constant = set[Origin]()
         self._outside = set[Origin]()
         self._removed = Counter[str]()
-        self._again: dict[int, str] = {}
         self._once: list[int] = []
 
     def run(self) -> ShortStretch:
@@ -177,7 +159,7 @@ class _Shortening:
             runs.append(ShortRun(tuple(kept), tuple(dict.fromkeys([o for o in shown if o in self._public]))))
         same = {origin: self._home(origin) for origin in self._same}
         return ShortStretch(
-            effects, tuple(self._once), tuple(runs), same, len(launching), +removed, self._again, outside
+            effects, tuple(self._once), tuple(runs), same, len(launching), +removed, outside
         )
 
     def _receive(self, run: Sequence[int]) -> None:
@@ -243,7 +225,7 @@ class _Shortening:
         other = self._effects.touched[known].makes
         self._same.update(zip(makes, other, strict=True))
         again = self._effects.operations[known].site == operation.site
-        rule = self._again[index] = RECOMPUTED if again else REPEATED
+        rule = RECOMPUTED if again else REPEATED
         self._removed[rule] += 1
         return False
 

@@ -100,8 +100,11 @@ class Streams:
         return nullcontext() if self.home is None else self._running_on(self.home)
 
     def note(self, stream: Any) -> None:
-        """A traced call uses a stream besides its caller's: from now on each call is ordered with it."""
-        if stream.cuda_stream in self.others:
+        """A traced call uses a stream besides its caller's: from now on each call is ordered with it.
+
+        A call that asks for its current stream may get one that captures. Calls are ordered with that anyhow.
+        """
+        if stream.cuda_stream in self.others or stream.cuda_stream in self._own:
             return
         self.others[stream.cuda_stream] = stream
         if self.home is not None:  # no call has used it before, so this one has not waited for it
