@@ -158,9 +158,7 @@ class _Shortening:
             shown = [origin for each in touched for origin in (*each.makes, *each.writes)]
             runs.append(ShortRun(tuple(kept), tuple(dict.fromkeys([o for o in shown if o in self._public]))))
         same = {origin: self._home(origin) for origin in self._same}
-        return ShortStretch(
-            effects, tuple(self._once), tuple(runs), same, len(launching), +removed, outside
-        )
+        return ShortStretch(effects, tuple(self._once), tuple(runs), same, len(launching), +removed, outside)
 
     def _receive(self, run: Sequence[int]) -> None:
         """Collectives before a segment have written what they receive."""
