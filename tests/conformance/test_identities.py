@@ -419,3 +419,96 @@ def test_what_equals_nothing_is_found_by_which_object_it_is(device, make, find, 
         x = torch.ones(2, device=device)
         both = (held.one, held.other) if given else ()
         assert_same(g(x, *both), x * find(held.one, held.other), f"call {number}")
+
+
+class ByAddress:
+    def __hash__(self):
+        return id(self)
+
+    def __eq__(self, other):
+        return self is other
+
+
+class Bound:
+    def method(self):
+        pass
+
+
+KINDS = {
+    "object": lambda device: types.SimpleNamespace(),
+    "hashed by its id": lambda device: ByAddress(),
+    "module": lambda device: torch.nn.Linear(2, 2, device=device),
+    "parameter": lambda device: torch.nn.Parameter(torch.ones(2, device=device)),
+    "tensor": lambda device: torch.ones(2, device=device),
+    "function": lambda device: types.FunctionType(behind.__code__, globals()),
+    "class": lambda device: type("Made", (), {}),
+    "list": lambda device: [1],
+    "dict": lambda device: {"a": 1},
+    "set": lambda device: {1},
+    "array": lambda device: numpy.ones(2),
+    "bound method": lambda device: Bound().method,
+    "tuple": lambda device: (1, [2]),
+    "text": lambda device: "".join(["a", "b"]),
+    "number": lambda device: float("2.5"),
+}
+KEPT = [*KINDS][:9]
+"""Of these a replay finds the very objects."""
+
+
+class Things:
+    def __init__(self, kind, device):
+        self.make = functools.partial(KINDS[kind], device)
+        self.both = [self.make(), self.make()]
+        self.table = {id(self.both[0]): 3.0}
+
+    def change(self, how):
+        if how == 1:
+            self.both.reverse()
+        elif how == 2:
+            self.both[0] = self.make()
+        elif how == 3:
+            self.both[1] = self.both[0]
+
+
+ASKED = {
+    "known before": lambda s: s.table.get(id(s.both[0]), 1.0),
+    "how many": lambda s: float(len({id(each) for each in s.both})),
+    "a table of them": lambda s: {id(each): n + 2.0 for n, each in enumerate(s.both)}[id(s.both[0])],
+    "compared": lambda s: 2.0 if id(s.both[0]) == id(s.both[1]) else 3.0,
+    "the number": lambda s: float(id(s.both[0]) % 4096),
+    "left": lambda s: setattr(s, "last", id(s.both[0])) or 2.0,
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+@pytest.mark.parametrize("kind", KINDS)
+def test_numbers_of_objects(device, kind, ask):
+    things = Things(kind, device)
+    g = rote.graph(lambda x: x * ask(things))
+    x = torch.ones(2, device=device)
+    for _ in range(10):
+        assert_same(g(x), x * ask(things))
+    assert kind not in KEPT or g.report().replayed, g.explain()
+    chosen = random.Random(kind)
+    for _ in range(24):
+        things.change(chosen.choice([0, 0, 1, 2, 3]))
+        assert_same(g(x), x * ask(things))
+        if hasattr(things, "last"):
+            found = things.last
+            ask(things)
+            assert found == things.last
+
+
+@pytest.mark.parametrize("whose", ["argument", "result"])
+def test_numbers_of_what_is_another_in_each_call(device, whose):
+    known = torch.ones(2, device=device)
+    table = {id(known): 2.0}
+
+    def fn(x):
+        y = x * 2
+        return y * table.get(id(x if whose == "argument" else y), 1.0)
+
+    g = rote.graph(fn)
+    for n in range(12):
+        x = known if n % 4 == 3 else torch.ones(2, device=device)
+        assert_same(g(x), fn(x))

@@ -812,28 +812,34 @@ def same(trace: Trace, left: Any, right: Any) -> None:
             trace.outside.identify(left, "asks whether it is another object")
             trace.outside.identify(right, "asks whether it is another object")
         return
-    is_tuple, known = trace.outside.given.is_tuple, trace.kinds[type(left)] != PLAIN
-    if not known or _is_replaced(trace, left, right) or any(map(is_tuple, (left, right))):
-        refuse_identity(trace, left)
+    if _is_replaced(trace, left, right):
+        kind = type(left).__qualname__
+        refuse_identity(trace, "is", f"asks whether two {kind} are one object; write == instead of is")
+
+
+def stays_itself(trace: Trace, value: Any) -> bool:
+    """Whether a replay finds the very object from outside that the call has found."""
+    outside = trace.outside
+    if trace.kinds[type(value)] == TENSOR:
+        return identity(value) in outside.tensors and identity(value) not in outside.arguments
+    return outside.has(value) and not _is_replaced(trace, value, value)
 
 
 def _is_replaced(trace: Trace, left: Any, right: Any) -> bool:
     """Whether equal ones may lie in the place of these in the next call."""
-    kind = type(left)
-    if is_value(kind):
+    kind, is_tuple = type(left), trace.outside.given.is_tuple
+    if is_value(kind) or trace.kinds[kind] == PLAIN or any(map(is_tuple, (left, right))):
         return True
     if trace.kinds[kind] in (TENSOR, IN_C) or not (trace.outside.by_content(kind) or kind is MethodType):
         return False
     return trace.outside.has(left) and trace.outside.has(right)
 
 
-def refuse_identity(trace: Trace, left: Any) -> None:
+def refuse_identity(trace: Trace, name: str, text: str) -> None:
     """Refuse a call that depends on the identity of a value, which a replay does not know."""
     frame = trace.running.frame()
     if frame is None or not (is_internal(frame.f_code.co_filename) or is_for_output(trace)):
-        trace.running.refuse(
-            "is", f"asks whether two {type(left).__qualname__} are one object; write == instead of is"
-        )
+        trace.running.refuse(name, text)
 
 
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:

@@ -54,6 +54,7 @@ from .containers import (
     looks_up,
     merged,
     refuse_identity,
+    stays_itself,
     same,
     special,
     spread,
@@ -174,7 +175,7 @@ def _hashed_by_address(trace: Trace, value: Any) -> None:
         for each in tuple(value) if kind in (tuple, frozenset) else ():
             _hashed_by_address(trace, each)
     elif lookup.find(kind, "__hash__").value in _BY_ADDRESS and trace.kinds[kind] != PLAIN:
-        if trace.outside.has(value) or trace.outside.has_tensor(value):
+        if trace.outside.has_tensor(value):
             trace.outside.pin(value)
         else:
             _identified(trace, value)
@@ -187,12 +188,13 @@ def _callable(trace: Trace, value: Any) -> None:
 
 
 def _identified(trace: Trace, value: Any) -> None:
-    """Note ``id(value)``; conditions compare numbers and strings by value, so their id is refused."""
+    """Note ``id(value)``, which is what it was as long as it is asked of the same object."""
     trace.outside.pin(value)
     if trace.outside.given.is_one(value):
         trace.outside.identify(value, "asks for its id")
-    else:
-        refuse_identity(trace, value)
+    elif not stays_itself(trace, value):
+        text = f"asks for the id of a {type(value).__qualname__} that may be another one in the next call"
+        refuse_identity(trace, "id", text)
 
 
 def _len(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
