@@ -30,6 +30,8 @@ _LEAVES = 64
 """Members of a container that is carried."""
 _NUMBERS = frozenset({int, float})
 _PLAIN = frozenset({int, float, bool, str, type(None)})
+_IMMUTABLE = frozenset({torch.dtype, torch.device})
+"""What else may lie in a container that is carried."""
 
 
 class _Nothing:
@@ -105,9 +107,11 @@ def _is_namespace(value: Any) -> bool:
 
 
 def can_be_carried(value: Any) -> bool:
-    """Whether a value is a tensor, or a container of tensors and plain values, or of numbers alone."""
-    held = value.values() if type(value) is dict else value if type(value) in (tuple, list) else ()
-    return bool(held and all([type(each) in _NUMBERS for each in held])) or holds_tensors(value)
+    """Whether a value is a tensor, or a container of plain values and tensors with a tensor or number in it."""
+    held = _held_in(value) or ()
+    if type(value) in _PLAIN:  # a number is followed where it lies
+        return False
+    return any([type(each) is torch.Tensor or type(each) in _NUMBERS for each in held])
 
 
 def holds_tensors(value: Any) -> bool:
@@ -117,19 +121,26 @@ def holds_tensors(value: Any) -> bool:
 
 def _stays_carried(value: Any) -> bool:
     """Whether a slot that is carried may hold a value: states that were reset are no tensors."""
-    return _tensors_in(value) is not None
+    return _held_in(value) is not None
 
 
-def _tensors_in(value: Any) -> list[torch.Tensor] | None:
-    """The tensors in a value; None if it holds what is no container and no plain value."""
-    found: list[torch.Tensor] = []
+def _tensors_in(value: Any) -> list[torch.Tensor]:
+    """The tensors in a value; none if it holds what is no container and no plain value."""
+    return [each for each in _held_in(value) or () if type(each) is torch.Tensor]
+
+
+def _held_in(value: Any) -> list[Any] | None:
+    """The tensors and plain values in a value; None if it holds anything else but containers."""
+    found: list[Any] = []
     left, count = [value], 0
     while left:
         each = left.pop()
         kind = type(each)
-        if kind in _PLAIN:
-            continue
-        if kind is torch.Tensor and each.layout is torch.strided and not each.is_nested:
+        if (
+            kind in _PLAIN
+            or kind in _IMMUTABLE
+            or (kind is torch.Tensor and each.layout is torch.strided and not each.is_nested)
+        ):
             found.append(each)
             continue
         members = _members_of(each, kind)

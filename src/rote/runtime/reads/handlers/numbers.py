@@ -809,10 +809,12 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.pin_inside(*args)
     elif function in _ITERATES:
         _iterated(trace, numbers, args)
-    elif function is map and not named and len(args) > 1 and _gives_to_python(trace, numbers, args[0]):
+    elif function is map and not named and len(args) > 1 and _hands_on_all(trace, numbers, *args):
         _iterated(trace, numbers, args[1:])
     elif function in _FILLS:
-        _consumed(numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)])
+        _filled(
+            trace, numbers, [each for each in args[: len(args) - named] if not issubclass(type(each), dict)]
+        )
     elif function in _CONSUMES:
         _consumed(numbers, args)
     elif function is len and [*map(type, args)] == [str]:
@@ -979,19 +981,36 @@ def _iterated(trace: Trace, numbers: TrackedNumbers, args: tuple[Any, ...]) -> N
         known = type(each) in _NUMBERS or each is None or is_data(each) or isinstance(each, type)
         if type(each) is map:
             function, *sources = map.__reduce__(each)[1]
-            known = _gives_to_python(trace, numbers, function)
+            known = _hands_on_all(trace, numbers, function, *sources)
             _iterated(trace, numbers, tuple(sources))
         if not (known or _hands_on(type(each))):
             numbers.stop(f"a {type(each).__name__} is iterated")
 
 
-def _gives_to_python(trace: Trace, numbers: TrackedNumbers, function: Any) -> bool:
-    """Whether C hands what it has to a function of Python's, and gives what that returns."""
+def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources: Any) -> bool:
+    """Whether C hands members to a function that is followed or moves them, and gives what that returns."""
+    if type(function) is BuiltinFunctionType and (moved := _MOVES.get(_descriptor(function))) is not None:
+        numbers.pin_inside(*[each for place, each in enumerate(sources, 1) if place not in moved])
+        return True
     function = function.__func__ if type(function) is MethodType else function
     if type(function) is not FunctionType:
         return False
     _into_python(trace, numbers, function, ())
     return True
+
+
+def _filled(trace: Trace, numbers: TrackedNumbers, args: Iterable[Any]) -> None:
+    """C fills a dict with pairs: it looks at keys, and hands values on."""
+    for each in args:
+        sources = zip.__reduce__(each)[1] if type(each) is zip else ()
+        if len(sources) == 2:
+            keys, values = sources
+            _consumed(numbers, [keys])
+            _iterated(trace, numbers, (values,))
+        elif type(each) in (list, tuple) and all([type(pair) is tuple and len(pair) == 2 for pair in each]):
+            numbers.pin_inside(*[key for key, _ in each])
+        else:
+            _consumed(numbers, [each])
 
 
 def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:
