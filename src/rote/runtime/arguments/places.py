@@ -107,7 +107,7 @@ def _is_namespace(value: Any) -> bool:
 
 
 def can_be_carried(value: Any) -> bool:
-    """Whether a value is a tensor, or a container of plain values and tensors with a tensor or number in it."""
+    """Whether a value is a tensor, or a container of tensors and plain values, not of text alone."""
     held = _held_in(value) or ()
     if type(value) in _PLAIN:  # a number is followed where it lies
         return False
