@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import types
 from typing import Any, NamedTuple
 
 import pytest
@@ -148,6 +149,8 @@ def test_names_and_values_that_are_joined(device):
         lambda n: dict([("a", n * 2.0), ("b", 1.0)]),
         lambda n: dict(zip((n % 3, "b"), (1.0, 2.0), strict=True)),
         lambda n: {} | dict(zip("ab", [n + 1, n * 0.5], strict=True)),
+        lambda n: vars(types.SimpleNamespace(a=n * 2.0, b=n)),
+        lambda n: vars(types.SimpleNamespace(**{"a": n, "b": 2})),
     ]
     for make in made:
         home = Home()

@@ -45,6 +45,7 @@ from types import (
     MethodType,
     MethodWrapperType,
     ModuleType,
+    SimpleNamespace,
     WrapperDescriptorType,
 )
 from typing import Any
@@ -206,11 +207,15 @@ _ITERATES = frozenset({
 """Functions that hand on what they iterate, and look at none of it."""
 _TAKE = frozenset({list, tuple, next})
 """Functions that keep what a generator gives, or hand it on."""
-_MAKES_EMPTY = (object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__)
+_MAKES_EMPTY = (
+    object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__,
+    SimpleNamespace.__new__,
+)  # fmt: skip
 """What makes objects, and looks at no argument."""
 _MADE_AS: Mapping[Any, type] = {
     list.__init__: list, tuple.__new__: tuple, deque.__init__: deque, set.__init__: set,
     frozenset.__new__: frozenset, dict.__init__: dict, OrderedDict.__init__: OrderedDict,
+    SimpleNamespace.__init__: dict,
 }  # fmt: skip
 """What fills an object with what its class is called with, behind the object or the class."""
 _HASHES = frozenset({set.add, set.discard, set.remove, hash})
