@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 import rote
 from rote.testing import compare
@@ -153,3 +154,40 @@ def test_random_numbers_before_a_list_is_read(device):
 
     for wanted, got in zip(run(fn), run(rote.graph(fn)), strict=True):
         assert torch.equal(wanted, got)
+
+
+class Once:
+    """A layer that is made in the first call, or whose first calls are made in another way."""
+
+    def __init__(self):
+        self.calls = 0
+        self.layer = None
+
+    def seeds(self, x):
+        if self.layer is None:
+            before = torch.get_rng_state()
+            torch.manual_seed(3)
+            self.layer = nn.Linear(4, 4, device=x.device)
+            torch.set_rng_state(before)
+        return self.layer(x).detach()
+
+    def checkpoints(self, x):
+        self.layer = self.layer or nn.Linear(4, 4, device=x.device)
+        with torch.no_grad():
+            self.layer.weight.fill_(0.5)
+            self.layer.bias.fill_(0.25)
+        self.calls += 1
+        return checkpoint(self.layer, x, use_reentrant=False) if self.calls < 3 else self.layer(x)
+
+
+@pytest.mark.parametrize("how", ["seeds", "checkpoints"])
+def test_what_the_first_calls_do_says_nothing_of_later_ones(device, how):
+    plain, graphed = Once(), Once()
+    g = rote.graph(getattr(graphed, how), keep=True)
+    for n in range(20):
+        x = torch.full((4,), float(n), device=device)
+        torch.manual_seed(n)
+        wanted, drawn = getattr(plain, how)(x), torch.rand(2, device=device)
+        torch.manual_seed(n)
+        assert torch.equal(g(x), wanted) and torch.equal(torch.rand(2, device=device), drawn)
+    assert g.report().replayed >= 10, g.explain()

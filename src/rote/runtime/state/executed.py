@@ -107,8 +107,8 @@ class ExecutedCode:
         # only code outside PyTorch and the standard library
         self.globals: dict[CodeType, dict[str, Any]] = {}
         self.resumed: set[CodeType] = set()  # the code of all generators that ran in the last call
-        self.seeds: Site | None = None  # the line that set PyTorch's random state
-        self.hooks = False  # the code used checkpointing, or set or forbade saved-tensor hooks
+        self.seeds: Site | None = None  # the line of the last call that set PyTorch's random state
+        self.hooks = False  # the last call used checkpointing, or set or forbade saved-tensor hooks
         self.hiding: set[str] = set()  # operators whose kernels read state that no guard checks
         self.shaped: set[str] = set()  # operators whose results have had another size than before
         self.blind = False  # the last call could not be watched, because another profiler was active
@@ -127,7 +127,8 @@ class ExecutedCode:
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
-        self.contact = None
+        self.contact = self.seeds = None
+        self.hooks = False
         self._settled.clear()
         self._thread = get_ident()
         self._handlers = _handlers_of_signals()
