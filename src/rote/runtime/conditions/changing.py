@@ -35,6 +35,7 @@ class ChangingNumbers:
         self._values: dict[Address, set[Fixed]] = {}  # that guards have met, of slots that are not followed
         self._left: set[Address] = set()
         self._fixed: set[object] = set()
+        self._doubted: set[object] = set()
         self._tries = 0
         self.fixed_leaves: set[int] = set()
         self.news = self.ways = 0
@@ -183,10 +184,17 @@ class ChangingNumbers:
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
         self._tries, self._before, self.ways = 0, None, 0
+        self._doubted.clear()
 
     def fix_lines(self, lines: Iterable[Lines]) -> None:
         """What these lines do with a number is not understood: there it is a condition."""
         self._fixed_lines.update(lines)
+
+    def doubt(self, places: Iterable[NumberSource]) -> None:
+        """The call ran what may look at these numbers: they are conditions if another one does as well."""
+        known = [*places]
+        self.fix([each for each in known if each.address in self._doubted])
+        self._doubted.update([each.address for each in known])
 
     def fix(self, places: Iterable[NumberSource]) -> None:
         """The numbers in these places are conditions."""

@@ -249,7 +249,10 @@ class Settling:
             return []
         numbers.settle_times()
         fixed = numbers.by_value()
-        changing.fix(fixed)
+        if numbers.stopped is None:
+            changing.fix(fixed)
+        elif self._recording is None or self._recording.computation is None:  # else others are answered by it
+            changing.doubt(fixed)
         if ARRAY in [each.kind for each in fixed]:
             self._close_arrays()
         if not numbers.values and numbers.stopped is None:
