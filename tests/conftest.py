@@ -88,6 +88,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.config.stash[_FILE] = item.path
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # once anything is compiled in a process, all calls of it are noted
+            # Each compilation would empty the processor's caches, to tell a log how long its guards take.
+            sys.modules["torch._dynamo.guards"].profile_guard_manager = lambda *_: 0.0  # pyright: ignore
         frozen.freeze()
 
 

@@ -121,14 +121,15 @@ class ExecutedCode:
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # objects whose method a backward ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
-        self._settled: dict[int, CodeType] = {}
+        self._settled: dict[int, CodeType] = {}  # nothing is learned of another entry in this call
+        self._own: dict[int, CodeType] = {}  # rote's, of which nothing is learned in any call
         self._handlers = frozenset[int]()  # the code of those that handle signals, by identity
         self._from: FrameType | None = None  # what runs the call; a signal that comes in the call lies above
 
     def __enter__(self) -> ExecutedCode:
         self.resumed.clear()
         self.contact = None
-        self._settled.clear()
+        self._settled.update(self._own)
         self._thread = get_ident()
         self._handlers = _handlers_of_signals()
         self._from = sys._getframe(1)
@@ -202,7 +203,7 @@ class ExecutedCode:
             return False  # another thread runs it
         own = is_own(entered.co_filename) or (entered.co_filename == _FROM_TEXT and self._is_ours(frame))
         if own and not entered.co_flags & inspect.CO_GENERATOR:  # most of it
-            self._settled[identity(entered)] = entered
+            self._settled[identity(entered)] = self._own[identity(entered)] = entered
             return True
         if self._handlers and _interrupts(frame, self._handlers, self._from):
             return False
