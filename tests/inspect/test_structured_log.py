@@ -13,7 +13,7 @@ from rote.inspect import torch_private
 
 @pytest.fixture
 def records(monkeypatch):
-    """What is added to the structured log. PyTorch's own handler takes itself away, which would skip the next."""
+    """What is added to the structured log, without PyTorch's handler: that takes itself away."""
 
     class Handler(logging.Handler):
         root_dir = "a folder"
