@@ -168,7 +168,8 @@ def test_numbers_are_followed_into_the_backward(device, name):
 @pytest.mark.parametrize("values", [FLOATS, WHOLE])
 @pytest.mark.parametrize("name", [*FOLLOWED, *OTHERS])
 def test_special_values(device, name, values):
-    run((FOLLOWED | OTHERS)[name], [*[n + values[0] for n in range(7)], *values, *values], device)
+    again = values if name in FOLLOWED else values[:3]  # a condition is asked once more
+    run((FOLLOWED | OTHERS)[name], [*[n + values[0] for n in range(7)], *values, *again], device)
 
 
 numbers = some.one_of(some.floats(width=64), some.floats(width=32), some.sampled_from(FLOATS)) | some.one_of(
