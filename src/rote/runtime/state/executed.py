@@ -4,10 +4,10 @@ While a call is traced, each Python function that it enters outside PyTorch and 
 with its globals. That is exact where a static scan would have to guess. Python 3.12 has ``sys.monitoring``
 for this, at next to no cost. Before 3.12, Python calls a profiler (``sys.setprofile``) at every call and
 return, also of rote's own functions, which are most of the functions in a traced call: that made such a call
-three times as slow. So rote turns the profiler off for its bookkeeping around an operation
-(:func:`our_profiler`), and already when it calls a function in C that can only lead there. It turns the
-profiler on again while an operation runs whose kernel may be the user's Python code; PyTorch's own kernels
-are not, unless somebody has replaced one.
+three times as slow. So rote turns the profiler off before and behind the callable, for its bookkeeping around
+an operation (:func:`our_profiler`), and already when it calls a function in C that can only lead there. It
+turns the profiler on again while an operation runs whose kernel may be the user's Python code; PyTorch's own
+kernels are not, unless somebody has replaced one.
 
 Code run by other threads is not seen, nor is what the handler of a signal runs, which Python puts between any
 two instructions. If another profiler is active, rote leaves it in place and does not
