@@ -84,7 +84,7 @@ def layer_and_inputs(kind: str, seed: int, shape: tuple[int, int] | None = None)
 
 
 def errors(
-    kind: str, act_bits: int, seeds: int, recipes: dict[str, DuQuantConfig] = RECIPES
+    kind: str, act_bits: int, seeds: int, recipes: dict[str, DuQuantConfig]
 ) -> dict[str, dict[str, float]]:
     """Mean errors over the seeds, in total and of the median token, for each recipe."""
     found: dict[str, list[tuple[float, float]]] = {name: [] for name in recipes}
@@ -117,7 +117,7 @@ def measure(seeds: int) -> dict[str, Any]:
     for kind in LAYERS:
         metric = "token" if kind == "down" else "total"
         for act_bits in (4, 8):
-            measured = errors(kind, act_bits, seeds)
+            measured = errors(kind, act_bits, seeds, RECIPES)
             base = measured["round to nearest"][metric]
             known = dict(zip(RECIPES, KNOWN.get((kind, act_bits), ()), strict=False))
             for name, values in measured.items():

@@ -17,6 +17,7 @@ import hypothesis
 import numpy
 import pytest
 import torch
+from _pytest.logging import LogCaptureHandler, caplog_handler_key, catching_logs
 from tests import frozen
 from tests.clock import set_costs
 from tests.seeds import seed
@@ -88,6 +89,8 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         item.config.stash[_FILE] = item.path
         if "torch._dynamo" in sys.modules:
             torch.compiler.reset()  # once anything is compiled in a process, all calls of it are noted
+            # Each compilation would empty the processor's caches, to tell a log how long its guards take.
+            sys.modules["torch._dynamo.guards"].profile_guard_manager = lambda *_: 0.0  # pyright: ignore
         frozen.freeze()
 
 
@@ -139,6 +142,16 @@ def _clean() -> Iterator[None]:
 
 def _ambient() -> tuple[object, ...]:
     return torch.is_grad_enabled(), torch.is_inference_mode_enabled(), torch.get_default_dtype()
+
+
+@pytest.fixture
+def caplog(request: pytest.FixtureRequest) -> Iterator[pytest.LogCaptureFixture]:
+    """What pytest's plugin offers, which would go through all loggers of PyTorch's six times in each test."""
+    with catching_logs(LogCaptureHandler()) as handler:
+        request.node.stash[caplog_handler_key] = handler
+        found = pytest.LogCaptureFixture(request.node, _ispytest=True)
+        yield found
+        found._finalize()
 
 
 @pytest.fixture(scope="session")

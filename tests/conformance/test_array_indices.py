@@ -140,7 +140,7 @@ def test_an_update_of_ppo_replays(device):
     assert graphed[0].report().replayed >= CALLS, graphed[0].explain()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(1)  # each call shuffles otherwise
 @pytest.mark.parametrize("look", [
     lambda view: view[0] > 2,
     lambda view: view.sum() > 8,
@@ -152,8 +152,7 @@ def test_an_update_of_ppo_replays(device):
     lambda view: numpy.sort(view)[0] > 1,
     lambda view: torch.from_numpy(view).sum().item() > 8,
 ])  # fmt: skip
-@pytest.mark.parametrize("seed", range(3))
-def test_a_view_that_was_made_before_an_array_is_shuffled(device, look, seed):
+def test_a_view_that_was_made_before_an_array_is_shuffled(device, look):
     def shuffled(x):
         rows = numpy.arange(ROWS)
         view = rows[:4]
@@ -161,7 +160,7 @@ def test_a_view_that_was_made_before_an_array_is_shuffled(device, look, seed):
         return x * (2 if look(view) else 3)
 
     def played(run):
-        numpy.random.seed(seed)
+        numpy.random.seed(0)
         return [run(torch.full((2,), float(n), device=device)) for n in range(2 * CALLS)]
 
     assert_same(played(rote.graph(shuffled, keep=True)), played(shuffled))

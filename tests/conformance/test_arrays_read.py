@@ -97,7 +97,7 @@ def scaled_table(state, x):
     return state.table * 1.0
 
 
-def play(device, use, way, change=None, *, source=scaled_table, restores=False):
+def play(device, use, way, change=None, *, source=scaled_table, restores=False, calls=CALLS):
     """How many calls replay; each of them is compared with a plain one.
 
     Args:
@@ -110,7 +110,7 @@ def play(device, use, way, change=None, *, source=scaled_table, restores=False):
 
     (plain, function), (other, graphed) = sides(), sides()
     g = rote.graph(graphed, keep=True)
-    for number in range(CALLS):
+    for number in range(calls):
         if number == CHANGED and change is not None:
             change(plain)
             change(other)
@@ -231,7 +231,8 @@ def test_arrays_that_are_written(device, write, read):
         found = write(array, x, state.table)
         return x * factor + state.table[:4] if found is None else found * factor
 
-    play(device, use, lent, source=lambda state, x: state.table, restores=True)
+    # no call replays, since numpy writes memory of a tensor's
+    play(device, use, lent, source=lambda state, x: state.table, restores=True, calls=CALLS // 2)
 
 
 @pytest.mark.parametrize("device", ["cpu"])

@@ -31,6 +31,9 @@ def _placed(request, monkeypatch):
 
 
 COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
+SHORT = (1, 4, 11, 23, 34, 39, 40, 44)
+LASTING = (1019, 1023, 1024, 1038, 1041, 1061, 1064, 1077, 1081, 1087, 1097, 1104, 1117)
+"""Random programs that replay; most never do, since one of their numbers is a condition."""
 
 
 def both(make, calls, device):
@@ -56,19 +59,19 @@ def test_random_programs(device, block):
 
 
 @COMPUTES
-@pytest.mark.parametrize("block", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 6))])
-def test_random_programs_for_hundreds_of_values(device, block):
-    for seed in range(1000 + block * 4, 1000 + block * 4 + 4):
-        _, difference = play(seed, device, calls=240)
-        assert not difference, difference
+@pytest.mark.parametrize("seed", LASTING)
+def test_random_programs_for_hundreds_of_values(device, seed):
+    replayed, difference = play(seed, device, calls=240)
+    assert not difference, difference
+    assert replayed > 60
 
 
 @COMPUTES
 @pytest.mark.usefixtures("_placed")
 def test_random_programs_replay(device):
-    answers = [play(seed, device) for seed in range(20)]
+    answers = [play(seed, device) for seed in SHORT]
     assert not [difference for _, difference in answers if difference]
-    assert sum([replayed > 0 for replayed, _ in answers]) > 1
+    assert sum([replayed > 0 for replayed, _ in answers]) > len(SHORT) // 2
 
 
 def test_the_first_random_programs_have_every_piece():

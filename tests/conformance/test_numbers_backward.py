@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.conformance.numbers_programs import bits
+from tests.seeds import seed
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
@@ -124,7 +125,7 @@ def run(program, values, device):
         made = torch.Generator().manual_seed(number)
         seen = []
         for each in (graphed, plain):
-            torch.manual_seed(number)
+            seed(number)
             x, y = (torch.randn(4, 4, generator=made.manual_seed(number)).to(device) for _ in range(2))
             try:
                 seen.append(bits(each(x, y, value)))
@@ -167,7 +168,8 @@ def test_numbers_are_followed_into_the_backward(device, name):
 @pytest.mark.parametrize("values", [FLOATS, WHOLE])
 @pytest.mark.parametrize("name", [*FOLLOWED, *OTHERS])
 def test_special_values(device, name, values):
-    run((FOLLOWED | OTHERS)[name], [*[n + values[0] for n in range(7)], *values, *values], device)
+    again = values if name in FOLLOWED else values[:3]  # a condition is asked once more
+    run((FOLLOWED | OTHERS)[name], [*[n + values[0] for n in range(7)], *values, *again], device)
 
 
 numbers = some.one_of(some.floats(width=64), some.floats(width=32), some.sampled_from(FLOATS)) | some.one_of(

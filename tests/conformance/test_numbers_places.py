@@ -169,7 +169,7 @@ def test_sequences_of_them_are_looked_into(device, name, form, whole):
     def program(c, k, n, p):
         return GIVEN[name](SEQUENCES[form]([p, p + 1, 2] if whole else [n, n + p, 2.0]))
 
-    run(program, [(0.3 + number * 0.25, number % 7) for number in range(24)], device)
+    run(program, [(0.3 + number * 0.25, number % 7) for number in range(12)], device)
 
 
 @pytest.mark.parametrize("name", FOLLOWED)

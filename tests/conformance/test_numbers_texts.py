@@ -8,7 +8,7 @@ import json
 import logging
 import sys
 from collections import OrderedDict, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import redirect_stdout
 from pathlib import PurePath
 from types import SimpleNamespace
@@ -21,7 +21,8 @@ from tests.conformance.numbers_programs import LOOKS, SCENE, WRITTEN, bits
 
 import rote
 
-_VALUES = [0.5, 1e-7, 2.0, 123456.789, 12, -3, 5, 0.0, -0.0, 10, 7.0, 7.0]
+_VALUES = [*[0.5 + 0.37 * number for number in range(8)], 1e-7, 123456.789, 0.0, -0.0, 12, -3.0]
+"""As many as are looked at before the first replay, and then what is written otherwise."""
 _SINKS = (
     "return {t}, x * 2", "return [x, {{'a': {t}}}]", "HIST.append({t})", "GROUP['text'] = {t}",
     "self.name = {t}", "self.pair = ({t}, [{t}])", "HIST.extend([{t}, {t}])", "HIST[:] = [{t}, 1]",
@@ -32,14 +33,8 @@ _SINKS = (
 _LEFT = frozenset({"HIST[:] = [{t}, 1]", "HIST.insert(0, {t})"})
 """Places in which no number is followed."""
 _NUMBERS = ("s", "x.sum().item()", "self.step")
-
-
-def written(piece: str, number: str, depth: int = 0) -> Iterator[str]:
-    """A text of one kind, of one number; of texts those of a few kinds."""
-    inner = ("''",) if "{t}" not in piece else ("str({a})", "'%.1f' % {a}", "str(int({a}) % 10)")
-    for each in inner:
-        t = each.format(a=number)
-        yield piece.format(a=number, b=number, t=t)
+_TEXTS = ("str({a})", "'%.1f' % {a}", "(lambda z: f'{{z}}!')({a})", "str(int({a}) % 10)", "(str({a}) + 'x')")
+"""What is written once more, or looked at."""
 
 
 def play(body: str, device: torch.device, values: Sequence[float | str] = _VALUES) -> int:
@@ -68,40 +63,37 @@ def play(body: str, device: torch.device, values: Sequence[float | str] = _VALUE
     return replayed
 
 
-@pytest.mark.sampled(12)  # three seconds each
+@pytest.mark.sampled(12)  # a second each
 @pytest.mark.parametrize("piece", WRITTEN)
 def test_each_way_to_write_a_number(device, piece):
-    for sink, number in zip(_SINKS, itertools.cycle(_NUMBERS), strict=False):
-        for text in written(piece, number):
-            play(sink.format(t=text), device)
+    """In each place; which number it is of, and which text it is of, goes round."""
+    first = WRITTEN.index(piece)
+    for place, sink in enumerate(_SINKS):
+        number, inner = _NUMBERS[(first + place) % 3], _TEXTS[(first + place) % 5]
+        text = piece.format(a=number, b=number, t=inner.format(a=number))
+        play(sink.format(t=text), device)
 
 
-@pytest.mark.sampled(12)  # three seconds each
+@pytest.mark.sampled(12)  # a second each
 @pytest.mark.parametrize("look", LOOKS)
 def test_each_look_at_a_text(device, look):
     """The number that it gives is used, and so is whether it was looked at."""
-    texts = (
-        "str({a})",
-        "'%.1f' % {a}",
-        "(lambda z: f'{{z}}!')({a})",
-        "str(int({a}) % 10)",
-        "(str({a}) + 'x')",
-    )
-    for text, number in itertools.product(texts, _NUMBERS[:2]):
-        t = text.format(a=number)
-        play(f"return x * {look.format(t=t)}, {t}", device)
-        play(f"t = {t}; self.name = t; return x + {look.format(t='t')}", device)
+    first = LOOKS.index(look)
+    for place, text in enumerate(_TEXTS):
+        one, other = (text.format(a=_NUMBERS[(first + place + each) % 2]) for each in (0, 1))
+        play(f"return x * {look.format(t=one)}, {one}", device)
+        play(f"t = {other}; self.name = t; return x + {look.format(t='t')}", device)
 
 
-_TEXTS = ["0", "1.0", "ab", "0", "a", "x0", "10", "", "é", "0", "5.5", "lorem", "1", "0", "zz", "q"]
+_GIVEN = ["0", "1.0", "ab", "0", "a", "x0", "10", "", "é", "0", "5.5", "lorem", "1", "0", "zz", "q"]
 
 
 @pytest.mark.parametrize("look", LOOKS)
 def test_each_look_at_a_text_that_is_given(device, look):
     """By an argument, or in a slot that the program sets: it may be another one in each call."""
     for given in ("s", "self.given"):
-        play(f"return x * {look.format(t=given)}, {given}", device, _TEXTS)
-        play(f"t = {given}; self.name = t; return x + {look.format(t='t')}", device, _TEXTS)
+        play(f"return x * {look.format(t=given)}, {given}", device, _GIVEN)
+        play(f"t = {given}; self.name = t; return x + {look.format(t='t')}", device, _GIVEN)
 
 
 OF_TEXTS = [

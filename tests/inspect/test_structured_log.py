@@ -12,8 +12,8 @@ from rote.inspect import torch_private
 
 
 @pytest.fixture
-def records():
-    """What is added to the structured log."""
+def records(monkeypatch):
+    """What is added to the structured log, without PyTorch's handler: that takes itself away."""
 
     class Handler(logging.Handler):
         root_dir = "a folder"
@@ -21,10 +21,9 @@ def records():
         def emit(self, record):
             found.append(record)
 
-    found, handler = [], Handler()
-    _internal.trace_log.addHandler(handler)
-    yield found
-    _internal.trace_log.removeHandler(handler)
+    found = []
+    monkeypatch.setattr(_internal.trace_log, "handlers", [Handler()])
+    return found
 
 
 def test_it_is_not_open_unless_somebody_keeps_it(monkeypatch):

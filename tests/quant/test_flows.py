@@ -318,7 +318,7 @@ STEPS = {
 LAST = st.sampled_from([0, 0, 0, 0, 0, 1, 2, 3])  # chains, more often than not
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.sampled_from(list(STEPS)), LAST, st.integers(0, 5)), max_size=4),
     st.lists(LAST, min_size=1, max_size=2),

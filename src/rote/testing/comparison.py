@@ -187,7 +187,9 @@ def _run(fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], 
         for leaf, kind in zip(call.leaves, call.kinds, strict=True)
     ]
     copied_args, copied_kwargs = call.rebuild(leaves)[:2]
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_available():  # of devices without a driver PyTorch would keep a traceback each time
+        torch.cuda.manual_seed_all(seed)
     value, error = None, None
     try:
         value = fn(*copied_args, **copied_kwargs)

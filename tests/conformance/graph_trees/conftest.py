@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.seeds import seed
 
 import rote
 from rote.integrations.torch_compile import backend
@@ -73,9 +74,9 @@ class Way:
         """Make calls graphed and plainly; all results are held, and compared again at the end."""
         graphed, held = self(function, **options), list[Any]()
         for number, given in enumerate(calls):
-            torch.manual_seed(number)
+            seed(number)
             expected = function(*[_copied(each) for each in given])
-            torch.manual_seed(number)
+            seed(number)
             actual = graphed(*given)
             assert_same(actual, expected, f"call {number}", tolerance=self.near)
             held.append((actual, expected))

@@ -160,7 +160,7 @@ def test_options_are_those_of_rote_graph(device):
     model = graph_policy(build_model(device=device), strict=True)
     with pytest.raises(rote.NotReplayedError, match=r"RT101 at .*pi0_pytorch\.py:\d+: .*_local_scalar_dense"):
         for number in range(5):
-            model.sample_actions(str(device), observation(number, model, device))
+            model.sample_actions(str(device), observation(number, model, device), num_steps=FEW)
     with pytest.raises(rote.OptionError, match="warmups is no option"):
         graph_policy(build_model(), warmups=2)
 
@@ -177,12 +177,13 @@ def test_what_is_compiled_is_recorded_as_it_is_written(caplog, monkeypatch, devi
         torch, "compile", lambda function, mode: inductor(function, backend=compile_nothing)
     )  # as PI0Pytorch calls it
     plain, model = build_model(device=device), build_model(device=device, compiled="max-autotune")
-    policy = build_policy(model, device)
+    kwargs = {"num_steps": FEW}
+    policy = build_policy(model, device, sample_kwargs=kwargs)
     assert policy._sample_actions is model.sample_actions  # not a method: what torch.compile made
     with caplog.at_level(logging.WARNING, "rote"):
         graph_policy(policy)
     assert "records sample_actions as it is written, with the results of eager" in caplog.text
-    reference = build_policy(plain, device)
+    reference = build_policy(plain, device, sample_kwargs=kwargs)
     for number in range(4):
         given = noise(number, plain).numpy()
         wanted = reference.infer(seen(number), noise=given)["actions"]

@@ -201,7 +201,7 @@ def shown(value: Any, numbers: dict[int, int]) -> Any:
     return kind, number, [shown(part, numbers) for part in (*parts, *cells)]
 
 
-LAW = settings(max_examples=60)
+LAW = settings(max_examples=30)
 
 
 @LAW

@@ -348,7 +348,7 @@ WAYS = {
 
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", WAYS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from(sorted(CHANGES)), min_size=1, max_size=14), st.booleans(), st.booleans())
 def test_the_quick_guard_agrees_with_the_plain_one(way, names, grad, asked):
     set_global(3)

@@ -11,6 +11,7 @@ import torch
 import rote
 from rote.base.collector import COLLECTOR
 from rote.base.location import Sites, user_site
+from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.state.executed import ExecutedCode, our_profiler
 
 FACTOR = 2.0
@@ -54,6 +55,35 @@ def test_the_python_code_of_a_kernel_is_seen(device):
     for _ in range(4):
         assert torch.equal(g(torch.ones(3, device=device)), torch.full((3,), 3.0, device=device))
     assert {"scaled", "factor_now"} <= names_of(g)
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no profiler")
+def test_what_is_done_around_a_call_is_not_watched(monkeypatch):
+    around, inside, streams = [], [], HostBackend.call_streams
+
+    def looking(self, **how):
+        around.append(sys.getprofile())
+        return streams(self, **how)
+
+    def call(x):
+        inside.append(sys.getprofile() is not None)
+        return x * 2
+
+    monkeypatch.setattr(HostBackend, "call_streams", looking)
+    rote.graph(call)(torch.ones(3))
+    assert around == [None] and inside == [True] and sys.getprofile() is None
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there is no profiler")
+def test_a_call_that_takes_the_profiler_away_is_not_watched():
+    def call(x):
+        sys.setprofile(None)
+        return x * 2
+
+    g = rote.graph(call)
+    for _ in range(4):
+        assert torch.equal(g(torch.ones(3)), torch.full((3,), 2.0))
+    assert g.report().replayed == 0, g.explain()
 
 
 def test_nothing_of_ours_counts_as_the_callables(device):

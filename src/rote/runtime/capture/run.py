@@ -54,6 +54,7 @@ from ..program import (
 from ..pytorch import GroupCall, LeftForwards, plain_functions, seeing_compiled
 from ..reads.trace import Noted, Setting
 from ..recording import Node, Own, StaticInputs, hand_out, make_template, with_lent
+from ..state import get_profile, our_profiler, set_profile
 from . import blame
 from .higher_order import as_python
 from .host_data import HostDataMode, consumed
@@ -262,6 +263,7 @@ class TracedCall:
         self._standing: StandingLeaves | None = None
         self._failed: Reason | None = None
         self._last: Tracer | None = None
+        self._profiler: Any = None  # what watches the callable's code, and not rote's around it
         self._hooks = TraceHooks()
         self._slots = SlotsBefore(plan.binds, call.branches() if plan.binds else ())
 
@@ -284,14 +286,15 @@ class TracedCall:
             Exception: What the callable raised, unchanged.
         """
         self._hooks = hooks or TraceHooks()
-        tracer = self._tracer(self._plan.follow, self._plan.path, None)
-        for _ in range(MAX_RESTARTS):
-            try:
-                return self._attempt(tracer)
-            except RestartError:
-                tracer = self._restart(tracer)
-        self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
-        return self._attempt(self._restart(tracer))
+        self._profiler = our_profiler()
+        if self._profiler is None:
+            return self._attempts()
+        set_profile(None)
+        try:
+            return self._attempts()
+        finally:
+            if self._profiler is not None:
+                set_profile(self._profiler)
 
     @property
     def lost(self) -> bool:
@@ -361,6 +364,16 @@ class TracedCall:
                 leaf.requires_grad_(asked)
 
     # ------------------------------------------------------------------ attempts
+
+    def _attempts(self) -> Observation:
+        tracer = self._tracer(self._plan.follow, self._plan.path, None)
+        for _ in range(MAX_RESTARTS):
+            try:
+                return self._attempt(tracer)
+            except RestartError:
+                tracer = self._restart(tracer)
+        self._fail(f"more than {MAX_RESTARTS} operations were refused", self._site)
+        return self._attempt(self._restart(tracer))
 
     def _attempt(self, tracer: Tracer) -> Observation:
         tape = self._tape
@@ -456,7 +469,7 @@ class TracedCall:
         laid = call.lay(given, self._leaves if at_home else None)
         try:
             with self._surroundings(tracer), self._saving(tracer, use), host, tracer:
-                value = on_a_fresh_stack(self._function, given[0], given[1])
+                value = self._watched(given[0], given[1])
                 self._bring_back(tracer)
                 return value
         except RestartError:
@@ -470,6 +483,20 @@ class TracedCall:
                 give_back(call.leaves[index], stood)
             if self._plan.inputs is not None:
                 self._plan.inputs.hand_back(call.leaves)
+
+    def _watched(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run the callable in sight of what watches its code."""
+        profiler = self._profiler
+        if profiler is None:
+            return on_a_fresh_stack(self._function, args, kwargs)
+        set_profile(profiler)
+        try:
+            return on_a_fresh_stack(self._function, args, kwargs)
+        finally:
+            if get_profile() is profiler:
+                set_profile(None)
+            else:
+                self._profiler = None  # the call has set another one, which stays
 
     def _bring_back(self, tracer: Tracer) -> None:
         """What the call has given other memory lies where it lay, as far as nobody can tell."""
@@ -620,7 +647,8 @@ class TracedCall:
         known = self._call.generators()
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
-            cursor, path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
+            cursor, profiler=self._profiler,
+            path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
             under_arrays=[self._leaves[place] for place in self._call.arrays],
             leads=self._hooks.leads,

@@ -33,8 +33,8 @@ class Runner:
         running: The operator that runs, if its kernel may be Python code.
     """
 
-    def __init__(self, cursor: Cursor, resized: ResizedStorages) -> None:
-        self.profiler: Any = None
+    def __init__(self, cursor: Cursor, resized: ResizedStorages, profiler: Any) -> None:
+        self.profiler = profiler
         self.running: Running | None = None
         self._cursor = cursor
         self._resized = resized

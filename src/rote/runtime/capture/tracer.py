@@ -127,6 +127,7 @@ class Tracer(DispatchMode):
         self,
         cursor: Cursor,
         *,
+        profiler: Any,
         path: Sequence[Any],
         stop: Stop | None,
         split: Collection[str],
@@ -153,7 +154,7 @@ class Tracer(DispatchMode):
         self.reads = HostReads(cursor, self.follower, self.generators, self.resized, numbers)
         self.host = HostTensors(cursor, self.follower, self.writes, has_made, under_arrays, numbers)
         self.placer = Placer(cursor, self.writes)
-        self.runner = Runner(cursor, self.resized)
+        self.runner = Runner(cursor, self.resized, profiler)
         self.transfers = Transfers(cursor, self.follower, collective, leads)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
@@ -166,12 +167,6 @@ class Tracer(DispatchMode):
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
         self.passes = BackwardPasses()
-
-    def __enter__(self) -> Any:
-        """Enter the mode, on the thread that the callable runs on."""
-        if self.runner.profiler is None:
-            self.runner.profiler = our_profiler()
-        return super().__enter__()
 
     @contextmanager
     def without_vectors(self) -> Generator[None]:

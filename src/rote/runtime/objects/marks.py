@@ -79,8 +79,9 @@ class DefinedOperators(tuple[tuple[str, Any], ...]):
     @classmethod
     def of(cls, namespace: dict[str, Any]) -> DefinedOperators:
         """Those in the namespace of a class."""
-        found = [(name, value) for name, value in [*namespace.items()] if name[:2] == name[-2:] == "__"]
-        return cls(sorted([pair for pair in found if pair[0] not in _NO_OPERATORS], key=_name))
+        now = namespace.copy()  # another thread may write
+        names = [each for each in now if each[:2] == "__" == each[-2:] and each not in _NO_OPERATORS]
+        return cls([(name, now[name]) for name in sorted(names)])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, DefinedOperators) or [*map(_name, self)] != [*map(_name, other)]:

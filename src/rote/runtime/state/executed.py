@@ -4,10 +4,10 @@ While a call is traced, each Python function that it enters outside PyTorch and 
 with its globals. That is exact where a static scan would have to guess. Python 3.12 has ``sys.monitoring``
 for this, at next to no cost. Before 3.12, Python calls a profiler (``sys.setprofile``) at every call and
 return, also of rote's own functions, which are most of the functions in a traced call: that made such a call
-three times as slow. So rote turns the profiler off for its bookkeeping around an operation
-(:func:`our_profiler`), and already when it calls a function in C that can only lead there. It turns the
-profiler on again while an operation runs whose kernel may be the user's Python code; PyTorch's own kernels
-are not, unless somebody has replaced one.
+three times as slow. So rote turns the profiler off before and behind the callable, for its bookkeeping around
+an operation (:func:`our_profiler`), and already when it calls a function in C that can only lead there. It
+turns the profiler on again while an operation runs whose kernel may be the user's Python code; PyTorch's own
+kernels are not, unless somebody has replaced one.
 
 Code run by other threads is not seen, nor is what the handler of a signal runs, which Python puts between any
 two instructions. If another profiler is active, rote leaves it in place and does not
@@ -121,7 +121,7 @@ class ExecutedCode:
         self._beside: dict[CodeType, list[weakref.ref[Any]]] = {}  # objects whose method a backward ran
         self._apart: dict[int, tuple[CodeType, list[weakref.ref[FunctionType]]]] = {}
         self._found_in: dict[int, dict[str, Any]] = {}  # globals of code that C called in the last call
-        self._settled: dict[int, CodeType] = {}
+        self._settled: dict[int, CodeType] = {}  # nothing is learned of another entry in this call
         self._handlers = frozenset[int]()  # the code of those that handle signals, by identity
         self._from: FrameType | None = None  # what runs the call; a signal that comes in the call lies above
 

@@ -130,8 +130,7 @@ def passes_freed(result: torch.Tensor) -> bool:
 
 
 def _is_freed(node: Node) -> bool:
-    names = [name for name in dir(type(node)) if name.startswith("_saved_")]
-    for name in [*names, "saved_tensors"] if isinstance(node, BackwardCFunction) else names:
+    for name in _saved_names(node):
         try:
             getattr(node, name)
         except RuntimeError as error:
@@ -181,15 +180,19 @@ def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set
 
 def _kept_by(node: Node) -> Iterator[Any]:
     """The saved tensors of one node; of a node in Python also what it keeps as attributes."""
-    names = [name for name in dir(type(node)) if name.startswith("_saved_")]
-    own = isinstance(node, BackwardCFunction)
     values: list[Any] = []
-    for name in [*names, "saved_tensors"] if own else names:
+    for name in _saved_names(node):
         with suppress(RuntimeError):  # modified in place since: its backward will say so, as in eager
             values.append(getattr(node, name))
-    values.extend(vars(node).values() if own else ())
+    values.extend(vars(node).values() if isinstance(node, BackwardCFunction) else ())
     for value in values:
         yield from value if isinstance(value, (tuple, list)) else (value,)
+
+
+def _saved_names(node: Node) -> list[str]:
+    """The attributes of a node that hold what it saves; the classes are asked, as ``dir`` sorts all names."""
+    names = [name for kind in type(node).__mro__ for name in vars(kind) if name.startswith("_saved_")]
+    return [*names, "saved_tensors"] if isinstance(node, BackwardCFunction) else names
 
 
 @contextmanager
