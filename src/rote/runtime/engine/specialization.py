@@ -365,7 +365,7 @@ class Specialization:
         known = child is not None and child.seen >= self.limits.warmup and child.complete
         checked = recording.is_checked((*done.path, done.unseen))
         checks = known and not checked and recording.checks_next
-        numbers, careful = recording.follow_numbers(follows=not checks), self._reached(recording, call)
+        numbers, careful = self._numbers_of(recording, follows=not checks), self._reached(recording, call)
         if known and checked and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
         elif careful or _may_go_on_in_place(recording):
@@ -377,6 +377,10 @@ class Specialization:
         )  # fmt: skip
         run = self._check if checks else self._execute
         return run(recording, call, plan, site, [])
+
+    def _numbers_of(self, recording: Recording, *, follows: bool) -> TrackedNumbers | None:
+        """The numbers that change, in one more call of a recording."""
+        return recording.follow_numbers(follows=follows, changing=self.changing.slots)
 
     def _check(self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]) -> Answer:
         """Make a call whose numbers are not followed, to see that it does what is computed for its way.
@@ -401,7 +405,7 @@ class Specialization:
         backend, warmup = self.prepare(call), self.limits.warmup
         if recording is not None and not recording.is_checked():
             follows = recording.root.seen < warmup or not recording.checks_next
-            numbers = recording.follow_numbers(follows=follows)
+            numbers = self._numbers_of(recording, follows=follows)
             renamed = self._renamed(call, recording.apart | call.apart)
             plan = Plan(recording.root, warmup, backend, numbers=numbers, renamed=renamed)
             run = self._execute if follows else self._check
@@ -410,7 +414,7 @@ class Specialization:
             careful = self._reached(recording, call)
             shared = self._read_of(recording, call, careful)
             if not shared:
-                numbers = recording.follow_numbers(follows=True)
+                numbers = self._numbers_of(recording, follows=True)
                 plan = Plan(
                     recording.root, warmup, backend, numbers=numbers,
                     careful=bool(careful) or _may_go_on_in_place(recording),

@@ -36,7 +36,7 @@ from ..program import (
 from ..program.operations import CAPTURED, HOST
 from ..pytorch import plain_functions
 from ..reads.trace import Noted, Output
-from ..state import Difference, Reads, Snapshot
+from ..state import Address, Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
 from .gradients import FoundGradients, ShownGradients
@@ -263,13 +263,20 @@ class Recording:
         """Whether too many calls that were to be checked went new ways, although no others do."""
         return self._vain_checks > MOST_CHECKS
 
-    def follow_numbers(self, *, follows: bool) -> TrackedNumbers | None:
-        """The numbers that change, in another call."""
-        computation = self.computation
-        if computation is None:
-            return None
-        places = computation.places
+    def follow_numbers(
+        self, *, follows: bool, changing: frozenset[Address] = frozenset()
+    ) -> TrackedNumbers | None:
+        """The numbers that change, in another call.
+
+        Args:
+            changing: Slots that are known to change: a new way may lead to some of which no other one knows.
+        """
+        computation, places = self.computation, self.places()
         slots = frozenset([each.address for each in places if each.kind and each.lines is None])
+        if follows and changing:
+            slots |= changing - {read.address for read in self.guard.python.reads}  # those are conditions
+        if computation is None:
+            return TrackedNumbers(slots, frozenset()) if slots else None
         leaves = frozenset([each.key for each in places if not each.kind])
         return TrackedNumbers(
             slots, leaves, computation.reading, computation, follows=follows, draws=bool(computation.draws),
