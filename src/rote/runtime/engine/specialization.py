@@ -201,7 +201,7 @@ class Specialization:
         recording, found = self.choice.find(call), list[Reason]()
         if recording is not None and recording.recorded:
             better = self.choice.better(recording, call) if self._ledger.allows() else None
-            if better is None and recording.strays and not self._ledger.allows():
+            if better is None and recording.strays_often and not self._ledger.allows():
                 return self._left_alone()
             if better is None:
                 return self.replay(recording, call, caller)
@@ -357,10 +357,12 @@ class Specialization:
         self, recording: Recording, memory: RecordingMemory, call: Call, done: Replayed, site: Site
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
-        self.counts.lessons += 1
         recording.stray()
         recording.put_draws_back()
         recording.gradients.put_back()
+        if recording.has_only_read(done.path) and not self._ledger.allows():
+            return self._left_alone()
+        self.counts.lessons += 1
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         known = child is not None and child.seen >= self.limits.warmup and child.complete
         checked = recording.is_checked((*done.path, done.unseen))
