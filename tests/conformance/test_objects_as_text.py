@@ -106,8 +106,8 @@ class Record:
 
 
 CLASSES = [
-    ByStr, ByRepr, Back, ByFormat, ByAnother, OfDerivedText, OfFixedText, Looks, Within, Raises, Meter, Number,
-    Record,
+    ByStr, ByRepr, Back, ByFormat, ByAnother, OfDerivedText, OfFixedText, Looks, Within, Raises, Meter,
+    Number, Record,
 ]  # fmt: skip
 WRITE = {
     "field": lambda o: f"{o}",
