@@ -502,6 +502,36 @@ def test_a_loss_that_is_walked_back_inside(device):
     assert g.report().replayed >= CALLS - 5, g.explain()
 
 
+@pytest.mark.parametrize("several", [1, 4])
+def test_results_with_gradients_are_collected(device, several):
+    """What a few calls have added is walked back together, as in methods of policy gradients."""
+    torch.manual_seed(0)
+    layers = [nn.Linear(4, 2).to(device) for _ in range(2)]
+    layers[1].load_state_dict(layers[0].state_dict())
+    saved: list[list[Any]] = [[], []]
+
+    def act(number, x):
+        scores = layers[number](x).log_softmax(-1)
+        saved[number].append((scores.amax(-1), scores.sum(-1)))
+        return scores.detach()
+
+    g = rote.graph(lambda x: act(0, x), keep=True)
+    for count, x in enumerate(inputs(device)):
+        assert torch.equal(g(x), act(1, x))
+        assert_alike(*[[part.detach() for pair in each for part in pair] for each in saved])
+        if count % several == several - 1:
+            for number, layer in enumerate(layers):
+                assert all(part.requires_grad for pair in saved[number] for part in pair)
+                torch.stack([first * second for first, second in saved[number]]).sum().backward()
+                del saved[number][:]
+                with torch.no_grad():
+                    for p in layer.parameters():
+                        p -= 0.1 * p.grad
+                        p.grad = None
+            assert_alike(*[[p.detach() for p in each.parameters()] for each in layers])
+    assert g.report().replayed, g.explain()
+
+
 def test_a_kernel_that_appends_does_so_once(device):
     """Where a replay runs the kernel, it is the kernel that appends."""
     seen = []

@@ -267,7 +267,7 @@ class Keys:
     def any_replays(self) -> bool:
         """Whether there is a recording whose last replay came to its end."""
         return any(
-            recording.recorded and not recording.strays
+            recording.recorded and not recording.strays_often
             for entry in self.entries.values()
             for recording in entry.recordings
         )

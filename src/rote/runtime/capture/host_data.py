@@ -68,7 +68,8 @@ from .path import (
     may_be_handed,
     may_be_stored,
     number_in,
-    position_of,
+    places_of,
+    put_at,
     read_at,
 )
 from .path import (
@@ -308,32 +309,34 @@ class HostDataMode(TorchFunctionMode):
 
     def _put(self, numbers: TrackedNumbers | None, tensor: Any, key: Any, new: Any) -> bool:
         """Write a tensor at a position that changes, if that is understood; a check has no numbers."""
-        position = position_of(
-            tensor, key, new, lambda end: numbers is None or numbers.expression(end) is not None
-        )
-        if position is None:
+        places = places_of(tensor, key, new, numbers)
+        if places is None:
             return False
-        values, made = cast("Any", position.ends), None
+        ends = [end for each in places for end in each.ends]
         if numbers is not None:
-            followed, owed = built_of(numbers, position.ends), set(numbers.owed)
-            if followed is None or owed - {identity(end) for end in position.ends}:
+            if numbers.stopped is not None or set(numbers.owed) - {identity(end) for end in ends}:
                 return False
             numbers.take_owed()
-            values, size = followed.values, tensor.shape[position.dim]
-            made = position.made(numbers, tensor)
-            numbers.ask("<=", 0, position.ends[0])
-            if len(position.ends) > 1:
-                numbers.ask("SUBTRACT", position.ends[1], position.ends[0])
-            numbers.ask("<=" if len(position.ends) > 1 else "<", position.ends[-1], size)
+        indices = [self._index_at(numbers, tensor, each) for each in places]
+        put_at(tensor, places, indices, new)
+        return True
+
+    def _index_at(
+        self, numbers: TrackedNumbers | None, tensor: torch.Tensor, place: WrittenPlace
+    ) -> torch.Tensor:
+        """The index of a position in a dimension, which a replay makes again."""
+        values, made = cast("Any", place.ends), None
+        followed = built_of(numbers, place.ends) if numbers is not None else None
+        if numbers is not None and followed is not None:
+            values, made = followed.values, place.made(numbers, tensor)
+            place.ask(numbers, tensor.shape[place.dim])
 
         def build() -> torch.Tensor:
-            return WrittenPlace(position.dim, BuiltNumbers(values).now()).index().to(tensor.device)
+            return WrittenPlace(place.dim, BuiltNumbers(values).now()).index().to(tensor.device)
 
         host, token = self._tracer.host, self._tracer.cursor.storages.token
         data = HostValues(operand_of(values, token), (), torch.int64, tensor.device.type)
-        index = host.computed_tensor(host.aside(build), PUT, data, build, made)
-        position.put(tensor, index, new)
-        return True
+        return host.computed_tensor(host.aside(build), PUT, data, build, made)
 
     def _read_index(self, key: Any, index: torch.Tensor) -> Any:
         """An index, with the number that C would read from a tensor in it."""

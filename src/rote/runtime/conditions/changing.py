@@ -95,6 +95,11 @@ class ChangingNumbers:
         return bool(self._windows)
 
     @property
+    def slots(self) -> frozenset[Address]:
+        """The slots whose numbers are followed."""
+        return frozenset(self._slots)
+
+    @property
     def by_value(self) -> frozenset[object]:
         """The slots whose number is a condition, since calls depend on it."""
         return frozenset(self._fixed)

@@ -137,6 +137,9 @@ class Settling:
         self._shows_more = self._key.changing.news > known
         self._key.earlier.follow(self._read, self._key.changing)
         found += self._judge_numbers(blocked=bool(found), difference=difference)
+        if found and self._is_new_way:
+            self._forget_way()
+            return Answer(value, EAGER, found + guards)
         if found:
             return self._unsteady(value, found + guards)
         recording = self._remember(watch)
@@ -267,6 +270,23 @@ class Settling:
         if self._recording is None and numbers.asks_alone:
             changing.understand()
         return []
+
+    @property
+    def _is_new_way(self) -> bool:
+        """Whether the call went another way than those before it, behind a value that it has read.
+
+        What it does there says nothing of the others, nor of what is followed on them.
+        """
+        recording, plan = self._recording, self._plan
+        replays = recording is not None and recording.recorded and plan.follow and plan.capture is None
+        return self._observed.unseen is not None and (replays or self._is_check)
+
+    def _forget_way(self) -> None:
+        """What the call did behind the value is none of the recording's: that answers the other ways."""
+        for node, value in zip(self._observed.nodes, self._observed.path, strict=False):
+            if node.edges[value].seen == 0:
+                del node.edges[value]
+                return
 
     def _judge_sharing(self) -> list[Reason]:
         """Why arguments and state that shares their memory cannot be told apart: the call writes one of them.

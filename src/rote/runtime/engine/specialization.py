@@ -201,7 +201,7 @@ class Specialization:
         recording, found = self.choice.find(call), list[Reason]()
         if recording is not None and recording.recorded:
             better = self.choice.better(recording, call) if self._ledger.allows() else None
-            if better is None and recording.strays and not self._ledger.allows():
+            if better is None and recording.strays_often and not self._ledger.allows():
                 return self._left_alone()
             if better is None:
                 return self.replay(recording, call, caller)
@@ -357,15 +357,17 @@ class Specialization:
         self, recording: Recording, memory: RecordingMemory, call: Call, done: Replayed, site: Site
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
-        self.counts.lessons += 1
         recording.stray()
         recording.put_draws_back()
         recording.gradients.put_back()
+        if recording.has_only_read(done.path) and not self._ledger.allows():
+            return self._left_alone()
+        self.counts.lessons += 1
         child, inputs, capture = done.node.edges.get(done.unseen), memory.inputs, None
         known = child is not None and child.seen >= self.limits.warmup and child.complete
         checked = recording.is_checked((*done.path, done.unseen))
         checks = known and not checked and recording.checks_next
-        numbers, careful = recording.follow_numbers(follows=not checks), self._reached(recording, call)
+        numbers, careful = self._numbers_of(recording, follows=not checks), self._reached(recording, call)
         if known and checked and not self._read_of(recording, call, careful):
             capture = extend(memory, recording, call)
         elif careful or _may_go_on_in_place(recording):
@@ -377,6 +379,10 @@ class Specialization:
         )  # fmt: skip
         run = self._check if checks else self._execute
         return run(recording, call, plan, site, [])
+
+    def _numbers_of(self, recording: Recording, *, follows: bool) -> TrackedNumbers | None:
+        """The numbers that change, in one more call of a recording."""
+        return recording.follow_numbers(follows=follows, changing=self.changing.slots)
 
     def _check(self, recording: Recording, call: Call, plan: Plan, site: Site, found: list[Reason]) -> Answer:
         """Make a call whose numbers are not followed, to see that it does what is computed for its way.
@@ -401,7 +407,7 @@ class Specialization:
         backend, warmup = self.prepare(call), self.limits.warmup
         if recording is not None and not recording.is_checked():
             follows = recording.root.seen < warmup or not recording.checks_next
-            numbers = recording.follow_numbers(follows=follows)
+            numbers = self._numbers_of(recording, follows=follows)
             renamed = self._renamed(call, recording.apart | call.apart)
             plan = Plan(recording.root, warmup, backend, numbers=numbers, renamed=renamed)
             run = self._execute if follows else self._check
@@ -410,7 +416,7 @@ class Specialization:
             careful = self._reached(recording, call)
             shared = self._read_of(recording, call, careful)
             if not shared:
-                numbers = recording.follow_numbers(follows=True)
+                numbers = self._numbers_of(recording, follows=True)
                 plan = Plan(
                     recording.root, warmup, backend, numbers=numbers,
                     careful=bool(careful) or _may_go_on_in_place(recording),

@@ -100,7 +100,7 @@ OF_TEXTS: Mapping[Any, str] = {
     )
 }  # fmt: skip
 """Methods that make a text of a text, and look at nothing else."""
-JOINED = "joined"
+JOINED, JOINED_BY = "joined", "joined by a text"
 """Texts behind one another, as an f-string has them."""
 LENGTH = "length"
 """How long a text is."""
@@ -136,7 +136,7 @@ FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     **{name: function for function, name in UNITS.items()},
     **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
     **{name: partial(_by_name, function) for function, name in WRITES_BY_NAME.items()},
-    JOINED: lambda *texts: "".join(texts), LENGTH: len,
+    JOINED: lambda *texts: "".join(texts), JOINED_BY: lambda text, *texts: text.join(texts), LENGTH: len,
     ROW_LENGTH: lambda row: csv.writer(StringIO()).writerow(row), LISTED: lambda *members: [*members],
     PAIRED: lambda keys, *members: dict(zip(keys, members, strict=True)),
     **{name: _of_members(function) for function, name in {**OF_MEMBERS, **UNITS_OF_MEMBERS}.items()},

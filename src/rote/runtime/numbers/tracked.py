@@ -554,7 +554,7 @@ class TrackedNumbers:
         gathering = self.gathered.taking(source)
         if gathering is None or not gathering.function:
             return gathering is not None
-        if type(value) in KINDS or type(value) in TRUTHS:
+        if type(value) in (TEXTS if gathering.texts else KINDS | TRUTHS):
             gathering.values.append(value)
             return True
         self.gathered.leave(gathering)
@@ -564,7 +564,7 @@ class TrackedNumbers:
     def take_gathered(self, caller: Any, value: Any) -> Any:
         """A function has returned that took all that a generator gave: the object for what it gave."""
         for each in reversed(found := self.gathered.end(caller)):
-            if each is found[0] and each.function and type(value) in KINDS:
+            if each is found[0] and each.function and type(value) in (TEXTS if each.texts else KINDS):
                 return self.compute(each.function, tuple(each.values), value)
             self.pin(*each.values)
         return value

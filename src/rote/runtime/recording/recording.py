@@ -36,7 +36,7 @@ from ..program import (
 from ..program.operations import CAPTURED, HOST
 from ..pytorch import plain_functions
 from ..reads.trace import Noted, Output
-from ..state import Difference, Reads, Snapshot
+from ..state import Address, Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
 from .gradients import FoundGradients, ShownGradients
@@ -69,6 +69,8 @@ class Evictions:
         return self.pause >= 0
 
 
+STRAY, MOST_STRAYS = 2, 8
+"""For how many replays one counts that met a value which leads nowhere recorded, and how many may be left."""
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
 MOST_FOLLOWED = 3
@@ -91,7 +93,6 @@ class Recording:
         estimate: Bytes that it is expected to need.
         known: What a call reads and writes that finds all as the last one did; None where that is not clear.
         memory: What it holds; None while nothing is captured.
-        strays: Its last replay met a value that leads nowhere recorded.
         due: Replays at which the general path has to look at the contest or the tiers.
         compared: Replays at which it has to look at the contest.
         contest: Its rounds against plain calls.
@@ -133,7 +134,7 @@ class Recording:
         self.memory: RecordingMemory | None = None
         self.contest = Contest()
         self.replays = 0
-        self.strays = False
+        self._strays = 0  # of its last replays, each counted as a few
         self.due = self.compared = FIRST_ROUND
         self.tiers = Tiers()
         self.evictions = Evictions()
@@ -263,13 +264,20 @@ class Recording:
         """Whether too many calls that were to be checked went new ways, although no others do."""
         return self._vain_checks > MOST_CHECKS
 
-    def follow_numbers(self, *, follows: bool) -> TrackedNumbers | None:
-        """The numbers that change, in another call."""
-        computation = self.computation
-        if computation is None:
-            return None
-        places = computation.places
+    def follow_numbers(
+        self, *, follows: bool, changing: frozenset[Address] = frozenset()
+    ) -> TrackedNumbers | None:
+        """The numbers that change, in another call.
+
+        Args:
+            changing: Slots that are known to change: a new way may lead to some of which no other one knows.
+        """
+        computation, places = self.computation, self.places()
         slots = frozenset([each.address for each in places if each.kind and each.lines is None])
+        if follows and changing:
+            slots |= changing - {read.address for read in self.guard.python.reads}  # those are conditions
+        if computation is None:
+            return TrackedNumbers(slots, frozenset()) if slots else None
         leaves = frozenset([each.key for each in places if not each.kind])
         return TrackedNumbers(
             slots, leaves, computation.reading, computation, follows=follows, draws=bool(computation.draws),
@@ -358,11 +366,23 @@ class Recording:
     def count_replay(self) -> None:
         """It was replayed."""
         self.replays += 1
-        self.strays = False
+        self._strays = max(self._strays - 1, 0)
 
     def stray(self) -> None:
         """A replay met a value that leads nowhere recorded."""
-        self.strays = True
+        self._strays += STRAY
+
+    @property
+    def strays_often(self) -> bool:
+        """Whether one replay in three has met a value that leads nowhere recorded; one, if it has written."""
+        return self._strays > (MOST_STRAYS if self.has_only_read() else 0)
+
+    def has_only_read(self, path: Iterable[Any] = ()) -> bool:
+        """Whether a replay that has come so far has changed nothing, so the call can be made plainly."""
+        nodes = [self.root]
+        for value in path:
+            nodes.append(nodes[-1].edges[value])
+        return not self.acts and all([node.pure for node in nodes])
 
     def when_released(self, act: Callable[[], None]) -> None:
         """Do something once, when the recorded form is dropped or its guard moves to other objects."""

@@ -8,7 +8,7 @@ Reading is in :mod:`.taken`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -60,12 +60,36 @@ class WrittenPlace:
         ends = [numbers.linear(self.ends[0], 1, 0), numbers.linear(self.ends[-1], 1, len(self.ends) == 1)]
         return torch.ops.aten.arange.start, tuple(ends), {"dtype": torch.int64, "device": tensor.device}
 
-    def put(self, tensor: torch.Tensor, index: torch.Tensor, new: torch.Tensor) -> None:
-        """Write there."""
-        shape = list(tensor.shape)
-        shape[self.dim : self.dim + 1] = [self.count] if len(self.ends) > 1 else []
-        source = new.expand(shape)
-        tensor.index_copy_(self.dim, index, source if len(self.ends) > 1 else source.unsqueeze(self.dim))
+    def ask(self, numbers: TrackedNumbers, size: int) -> None:
+        """What has to be so for a replay to write as many elements of a dimension."""
+        numbers.ask("<=", 0, self.ends[0])
+        if len(self.ends) > 1:
+            numbers.ask("SUBTRACT", self.ends[1], self.ends[0])
+        numbers.ask("<=" if len(self.ends) > 1 else "<", self.ends[-1], size)
+
+
+def put_at(
+    tensor: torch.Tensor, places: Sequence[WrittenPlace], indices: Sequence[torch.Tensor], new: torch.Tensor
+) -> None:
+    """Write a tensor where positions in some of its dimensions meet."""
+    source = new.expand(_shape_at(tensor, places))
+    source = source if source.dtype is tensor.dtype else source.to(tensor.dtype)
+    for each in places:
+        source = source.unsqueeze(each.dim) if len(each.ends) == 1 else source
+    if len(places) == 1:
+        tensor.index_copy_(places[0].dim, indices[0], source)
+        return
+    order = [each.dim for each in places]
+    order += [dim for dim in range(tensor.dim()) if dim not in order]
+    spread = [index.view(-1, *[1] * (len(places) - place - 1)) for place, index in enumerate(indices)]
+    tensor.permute(order).index_put_(tuple(spread), source.permute(order))
+
+
+def _shape_at(tensor: torch.Tensor, places: Sequence[WrittenPlace]) -> list[int]:
+    """The shape of what lies where positions meet; an index takes a dimension away."""
+    counts = {each.dim: each.count if len(each.ends) > 1 else None for each in places}
+    shape = [counts.get(dim, size) for dim, size in enumerate(tensor.shape)]
+    return [size for size in shape if size is not None]
 
 
 _TOO_LARGE = 1 << 63
@@ -110,34 +134,66 @@ def _is_whole(part: Any) -> bool:
     return type(part) is slice and part == _ALL
 
 
-def position_of(tensor: Any, key: Any, new: Any, moves: Callable[[Any], bool]) -> WrittenPlace | None:
-    """The position in an index, if all else in it are whole dimensions, and it may be written so."""
-    if not _may_be_written(tensor, new):
+def places_of(
+    tensor: Any, key: Any, new: Any, numbers: TrackedNumbers | None
+) -> tuple[WrittenPlace, ...] | None:
+    """The positions in an index, if all else in it are whole dimensions, and it may be written so.
+
+    A check does not know which of them change, so those that do not are positions, too.
+    """
+    parts = _parts_in(tensor, key) if _may_be_written(tensor, new) else None
+    if parts is None or not all([type(part) in (int, slice) for _, part in parts]):
         return None
-    position = position_in(tensor, key)
-    if position is None or not any(map(moves, position.ends)):
+    if numbers is not None and not any([_moves(end, numbers) for _, part in parts for end in _ends_of(part)]):
         return None
-    return (
-        position
-        if position.is_within(tensor.shape[position.dim]) and _spreads(tensor, position, new)
-        else None
-    )
+    found = [_placed(dim, part, tensor.shape[dim], numbers) for dim, part in parts]
+    places = tuple([each for each in found if each is not None and each.is_within(tensor.shape[each.dim])])
+    return places if len(places) == len(found) and _spreads(tensor, places, new) else None
+
+
+def _placed(dim: int, part: Any, size: int, numbers: TrackedNumbers | None) -> WrittenPlace | None:
+    """A part of an index, with its ends counted from the first element."""
+    if type(part) is not slice:
+        return WrittenPlace(dim, [_counted(part, size, numbers)])
+    first, last = (0 if part.start is None else part.start), (size if part.stop is None else part.stop)
+    if part.step not in (None, 1) or type(first) is not int or type(last) is not int:
+        return None
+    last = last if _moves(last, numbers) else min(last, size)
+    return WrittenPlace(dim, [_counted(first, size, numbers), _counted(last, size, numbers)])
+
+
+def _counted(end: int, size: int, numbers: TrackedNumbers | None) -> int:
+    """An end, counted from the first element; of one that changes nobody knows from where calls count it."""
+    return end + size if end < 0 and not _moves(end, numbers) else end
+
+
+def _moves(end: Any, numbers: TrackedNumbers | None) -> bool:
+    return numbers is not None and numbers.expression(end) is not None
+
+
+def _ends_of(part: Any) -> tuple[Any, ...]:
+    return (part.start, part.stop) if type(part) is slice else (part,)
 
 
 def position_in(tensor: torch.Tensor, key: Any) -> WrittenPlace | None:
     """The position in an index, if all else in it are whole dimensions."""
+    found = _parts_in(tensor, key)
+    if found is None or len(found) != 1:
+        return None
+    dim, part = found[0]
+    ends: list[Any] = [part.start, part.stop] if type(part) is slice and part.step is None else [part]
+    return WrittenPlace(dim, ends) if all([type(each) is int for each in ends]) else None
+
+
+def _parts_in(tensor: torch.Tensor, key: Any) -> list[tuple[int, Any]] | None:
+    """What in an index means other than whole dimensions, each with the dimension."""
     parts: list[Any] = list(cast("tuple[Any, ...]", key)) if type(key) is tuple else [key]
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1 or len(parts) - len(gaps) > tensor.dim():
         return None
     if gaps:
         parts[gaps[0] : gaps[0] + 1] = [_ALL] * (tensor.dim() - len(parts) + 1)
-    found = [(dim, part) for dim, part in enumerate(parts) if not _is_whole(part)]
-    if len(found) != 1:
-        return None
-    dim, part = found[0]
-    ends: list[Any] = [part.start, part.stop] if type(part) is slice and part.step is None else [part]
-    return WrittenPlace(dim, ends) if all([type(each) is int for each in ends]) else None
+    return [(dim, part) for dim, part in enumerate(parts) if not _is_whole(part)]
 
 
 def _may_be_written(tensor: Any, new: Any) -> bool:
@@ -147,8 +203,8 @@ def _may_be_written(tensor: Any, new: Any) -> bool:
     if torch.is_grad_enabled() and (tensor.requires_grad or new.requires_grad):
         return False
     return (
-        tensor.dtype is new.dtype
-        and tensor.dtype in COPIED
+        tensor.dtype in COPIED
+        and new.dtype in COPIED
         and tensor.device == new.device
         and tensor.is_contiguous()
         and new.layout is torch.strided
@@ -157,8 +213,7 @@ def _may_be_written(tensor: Any, new: Any) -> bool:
     )
 
 
-def _spreads(tensor: torch.Tensor, position: WrittenPlace, new: torch.Tensor) -> bool:
-    shape = list(tensor.shape)
-    shape[position.dim : position.dim + 1] = [position.count] if len(position.ends) > 1 else []
+def _spreads(tensor: torch.Tensor, places: Sequence[WrittenPlace], new: torch.Tensor) -> bool:
+    shape = _shape_at(tensor, places)
     sizes = zip(reversed(new.shape), reversed(shape), strict=False)
     return new.dim() <= len(shape) and all([one in (1, other) for one, other in sizes])

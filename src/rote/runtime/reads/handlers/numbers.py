@@ -64,6 +64,7 @@ from ...numbers import (
     IN_PLACE,
     ITEM,
     JOINED,
+    JOINED_BY,
     KINDS,
     LENGTH,
     METHOD,
@@ -115,6 +116,14 @@ _FIELD = re.compile(r"%\((\w+)\)[-#0 +]*\d*(?:\.\d+)?[diouxXeEfFgGcrsa]|%%|[^%]"
 _NAME = re.compile(r"\w*")
 """What is written in a field of a format is the whole argument of such a name."""
 _HARMLESS, _CODECS = (frozenset(NAMES[each]) for each in ("harmless_methods", "codecs"))
+_WRITE_THEMSELVES = ("__format__", "__str__", "__repr__")
+"""Methods by which objects write themselves as text; who lacks one has the next."""
+_WRITTEN_BY: Mapping[Any, Sequence[str]] = {
+    **{key: _WRITE_THEMSELVES for key in (format, "format")},
+    **{key: _WRITE_THEMSELVES[1:] for key in (str, "str", "format str")},
+    **{key: _WRITE_THEMSELVES[2:] for key in (repr, "repr", "format repr")},
+}  # fmt: skip
+"""Which of them a function asks, or an f-string with a conversion, and hands on what they give."""
 _BUFFERS = frozenset({io.BufferedWriter, io.BufferedRandom, io.BytesIO, io.FileIO})
 _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "separators", "sort_keys"})
 """Settings of JSON that are data."""
@@ -295,12 +304,20 @@ class TrackingNotes:
         method = code.startswith("__") and code.endswith("__") and code not in _SLOTS_OF_C
         if name == "YIELD_VALUE":
             return self._yields
+        if name == "RETURN_VALUE" and code in _WRITE_THEMSELVES:
+            return self._writes
         return self._leaves if name == "SET_UPDATE" or (name == "RETURN_VALUE" and method) else None
 
     def _yields(self, value: Any) -> None:
         numbers, trace = self._numbers(), self._trace()
         frame = trace.running.frame() if trace is not None else None
         if numbers is None or not numbers.gathered or not numbers.gives(frame, value):
+            self._leaves(value)
+
+    def _writes(self, value: Any) -> None:
+        numbers, trace = self._numbers(), self._trace()
+        frame = trace.running.frame() if trace is not None else None
+        if numbers is None or frame is None or not numbers.gathered.is_written(frame.f_back):
             self._leaves(value)
 
     def _leaves(self, value: Any) -> None:
@@ -506,15 +523,25 @@ def _formatted(trace: Trace, numbers: TrackedNumbers, how: str, value: Any, *for
     """An f-string writes a value; ``n`` in a format asks the locale."""
     if _is_written(value) and not any(["n" in each for each in form]):
         numbers.compute_next(how, (value, *form))
-    elif not numbers.pin_inside(value, *form) and not _writes_itself(type(value)):
+        return
+    known = numbers.pin_inside(value, *form)
+    if not any(form) and _writes_itself(type(value), _WRITTEN_BY.get(how, ())):
+        _have_written(trace, numbers)
+    elif not known and not _writes_itself(type(value), _WRITE_THEMSELVES, alone=False):
         numbers.stop(f"a {type(value).__name__} is written as text by C")
 
 
-def _writes_itself(kind: type) -> bool:
-    """Whether Python code, which is followed, writes an object as text; or nobody but ``object`` does."""
-    found = [lookup.find(kind, name) for name in ("__format__", "__str__", "__repr__")]
+def _have_written(trace: Trace, numbers: TrackedNumbers) -> None:
+    """An object writes itself as text, which C hands on as it is."""
+    if (caller := trace.running.frame()) is not None:
+        numbers.gathered.write(caller)
+
+
+def _writes_itself(kind: type, names: Sequence[str], *, alone: bool = True) -> bool:
+    """Whether Python code, which is followed, writes an object as text; or ``object``, if not ``alone``."""
+    found = [lookup.find(kind, name) for name in names]
     own = next((each.value for each in found if each.owner is not object), None)
-    return own is None or type(own) is FunctionType
+    return not alone if own is None else type(own) is FunctionType
 
 
 def _joined(trace: Trace, numbers: TrackedNumbers, *texts: Any) -> None:
@@ -728,6 +755,9 @@ def _into_python(
     """Python code is called: it is followed, or it sees what it likes; rote's own sees what it is given."""
     code = function.__code__
     if trace.running.swaps.is_tracking(code):
+        caller = trace.running.frame()
+        if caller is not None and {code.co_name, caller.f_code.co_name}.issubset(_WRITE_THEMSELVES):
+            numbers.gathered.write(caller)  # which may hand it on
         return
     looks_away = identity(code) in PASSES_ON or code.co_filename.startswith(_RUNTIME)
     if looks_away or is_own(code.co_filename):
@@ -787,6 +817,10 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _put(trace, numbers, WRITE_AT[args[0]], args[1], args[2], args[3])
     elif function in OF_TEXTS and not named and all(map(_is_written, args)):
         numbers.compute_next(OF_TEXTS[function], args)
+    elif function is str.join and [*map(type, args)] == [str, GeneratorType]:
+        _gather(trace, numbers, JOINED_BY, args[1], (args[0],))
+    elif function in _WRITTEN_BY and len(args) == 1 and _writes_itself(type(args[0]), _WRITTEN_BY[function]):
+        _have_written(trace, numbers)
     elif function in CALLED and all([type(each) in _NUMBERS for each in args]) and not named:
         numbers.compute_next(CALLED[function], args)
     elif function in OF_MEMBERS and (members := _numbers_in(args)) and not named:
@@ -832,11 +866,13 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _unknown(numbers, function, args)
 
 
-def _gather(trace: Trace, numbers: TrackedNumbers, function: str, generator: Any) -> None:
-    """A loop, or C, takes what a generator gives."""
+def _gather(
+    trace: Trace, numbers: TrackedNumbers, function: str, generator: Any, first: tuple[str, ...] = ()
+) -> None:
+    """A loop, or C, takes what a generator gives; behind a text, that is texts."""
     caller = trace.running.frame()
     if caller is not None:
-        numbers.gathered.begin(function, caller, generator)
+        numbers.gathered.begin(function, caller, generator, first, texts=bool(first))
 
 
 _TELL_LENGTHS = {"write": LENGTH, "writerow": ROW_LENGTH}
@@ -896,6 +932,8 @@ def _writes_by_name(
     if type(function) is not BuiltinFunctionType or type(function.__self__) is not str or not names:
         return False
     form, named = function.__self__, function.__name__ == "format"
+    if named and "{" in form:
+        args, names = _written_by(form, args, names)
     known = named and numbers.expression(form) is None and _is_simple(form) and all(map(_is_written, args))
     if known:
         numbers.compute_next(WRITES_BY_NAME[str.format], (names, form, *args))
@@ -921,6 +959,18 @@ def _is_simple(form: str) -> bool:
     except ValueError:
         return False
     return all([_NAME.fullmatch(name) is not None and "n" not in (spec or "") for name, spec in fields])
+
+
+def _written_by(
+    form: str, args: tuple[Any, ...], names: tuple[str, ...]
+) -> tuple[tuple[Any, ...], tuple[str, ...]]:
+    """Of what a format is given by name, what it writes: C looks at no other."""
+    fields = [(name, spec or "") for _, name, spec, _ in Formatter().parse(form) if name is not None]
+    if any(["{" in spec for _, spec in fields]):
+        return args, names
+    used, count = {name for name, _ in fields}, len(args) - len(names)
+    named = [(name, each) for name, each in zip(names, args[count:], strict=True) if name in used]
+    return (*args[:count], *[each for _, each in named]), tuple([name for name, _ in named])
 
 
 def _has_a_place(numbers: TrackedNumbers, args: tuple[Any, ...]) -> bool:

@@ -255,9 +255,6 @@ class Bindings:
             return
         if where in self._slots.looked:
             return
-        leaves = leaves_of(binding.marking.mark(added))
-        if any([is_instance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]):
-            return  # what keeps the graphs of all calls alive
         target = Target(APPENDED, found, count, self._outside.name(found))
         if not (binding.others or target.address in binding.often):
             return
