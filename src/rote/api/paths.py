@@ -47,12 +47,16 @@ Shapes = tuple[Any, ...]
 
 
 class Rest:
-    """A path that leaves so many calls alone, for some reasons."""
+    """A path that leaves so many calls alone, for some reasons.
 
-    __slots__ = ("_begun", "_counts", "_left", "reasons")
+    Attributes:
+        left: Calls that are still left alone.
+    """
+
+    __slots__ = ("_begun", "_counts", "left", "reasons")
 
     def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
-        self._left = self._begun = calls
+        self.left = self._begun = calls
         self._counts = counts
         self.reasons = reasons
 
@@ -63,19 +67,19 @@ class Rest:
         to be measured: else that recording would answer none until the rest is over. The calls are counted
         when it is told of them: to do less here is what a rest is for.
         """
-        if self._left <= 0 or self._counts.due or tracing.get():
+        if self.left <= 0 or self._counts.due or tracing.get():
             return NOT_MINE
-        self._left -= 1
+        self.left -= 1
         return PLAINLY
 
     def begin(self, calls: int) -> None:
         """Leave so many calls alone, after those before were all left alone."""
-        self._begun += calls - self._left
-        self._left = calls
+        self._begun += calls - self.left
+        self.left = calls
 
     def tell(self) -> int:
         """The calls that were left alone since the last question; they are counted now."""
-        untold, self._begun = self._begun - self._left, self._left
+        untold, self._begun = self._begun - self.left, self.left
         self._counts.calls += untold
         return untold
 
@@ -136,15 +140,21 @@ class Paths:
     """The general path adds a hot path when it has replayed, and clears them when it did more.
 
     Attributes:
+        plain: What is called where nothing is replayed.
         newest: The path that is tried first.
+        alone: That path, where it leaves calls alone without a look: the wrapper does that itself.
         known: The hot paths that are tried one by one, the newest first.
         others: Further paths by :func:`shapes_of` the arguments, as of a server that meets a hundred batch
             sizes. They are looked for first: four vain attempts take longer than one replay.
         finish: Takes the result of a call that was more than a replay.
     """
 
-    def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
+    def __init__(
+        self, graphed: Graphed, function: Callable[..., Any], lock: Lock, counts: Counts, *, sorts: bool
+    ) -> None:
+        self.plain = function
         self.newest: Path | Rest = NOBODY
+        self.alone = NOBODY
         self._rest = NOBODY
         self._behind: Path | Rest = NOBODY  # tried first again when the rest is over
         self.known: tuple[Path, ...] = ()
@@ -210,13 +220,14 @@ class Paths:
         )  # fmt: skip
         self._keep(spaced, shapes)
         if not replays:
-            self.newest = self._space
+            self._try_first(self._space)
 
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
         self._rest = Rest(calls, self._counts, reasons)
         if covers or (self.newest is NOBODY and not self.others and not self._expected):
-            self._behind, self.newest = self.newest, self._rest
+            self._behind = self.newest
+            self._try_first(self._rest)
 
     def rested(self) -> list[tuple[list[Reason], int]]:
         """Why calls were left alone, and how many since the last question."""
@@ -227,7 +238,7 @@ class Paths:
         """Look at calls again."""
         self._counts.due = False
         if self.newest is self._rest:
-            self.newest = self._behind
+            self._try_first(self._behind)
         self._rest.tell()  # calls of other threads, since the last question
         self._rest = NOBODY
 
@@ -239,13 +250,17 @@ class Paths:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:
-            self.newest = path
+            self._try_first(path)
             return
-        self.newest = NOBODY
+        self._try_first(NOBODY)
         if len(self.others) >= MANY:
             self.others.clear()
         if shapes is not None:
             self.others[shapes] = path
+
+    def _try_first(self, path: Path | Rest) -> None:
+        self.newest = path
+        self.alone = path if type(path) is Rest else NOBODY
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of a path that is not the newest, or NOT_MINE; the path for these shapes comes first."""
@@ -269,7 +284,8 @@ class Paths:
         """The general path did more than replay: what had a hot path is worth a look."""
         self._expected = dict.fromkeys(self._expected, EXPECTED_LOOKS)
         self._rest.tell()
-        self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
+        self._try_first(NOBODY)
+        self._behind, self._rest, self.known = NOBODY, NOBODY, ()
         self.others.clear()
 
 
