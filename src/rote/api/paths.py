@@ -6,11 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-from torch.nn import Module
-
 from ..hazards.rules import Reason
-from ..runtime.arguments import NOT_MINE, Call, table_of, tracing
+from ..runtime.arguments import NOT_MINE, Call, Shapes, shapes_of, tracing
 from ..runtime.backends.protocol import Lock
 from ..runtime.engine import PlainPath, Specialization
 from ..runtime.program import PLAINLY, Result, Tally
@@ -38,12 +35,6 @@ FEW_REPLAYS = 0.1
 
 EXPECTED_LOOKS = 2
 """Looks at calls of a key that has a recording and no hot path, while other calls are left alone."""
-
-DEPTH, WIDTH = 3, 4
-"""How far the first tensor in an argument is looked for: so many levels down, among so many members."""
-
-_PLAIN = frozenset({int, float, bool, str})
-Shapes = tuple[Any, ...]
 
 
 class Rest:
@@ -287,38 +278,6 @@ class Paths:
         self._try_first(NOBODY)
         self._behind, self._rest, self.known = NOBODY, NOBODY, ()
         self.others.clear()
-
-
-def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """Shapes of tensors and plain values: enough to guess the path of a call, which looks at all itself.
-
-    Of a container or an object it is the shape of the first tensor in it: states that grow, grow together.
-    """
-    given = (*args, *kwargs.values()) if kwargs else args
-    return tuple(
-        [
-            value.shape if type(value) is Tensor else value if type(value) in _PLAIN else _shape_in(value)
-            for value in given
-        ]
-    )
-
-
-def _shape_in(value: Any, depth: int = DEPTH) -> Any:
-    """The shape of the first tensor in a container or an object, and how many members the container has."""
-    kind = type(value)
-    if kind is dict or kind is list or kind is tuple:
-        parts, count = value.values() if kind is dict else value, len(value)
-    elif value is None or issubclass(kind, Module):
-        return None
-    else:
-        parts, count = (table_of(value) or {}).values(), 0
-    for part, _ in zip(parts, range(WIDTH), strict=False):
-        if type(part) is Tensor:
-            return count, part.shape
-        found = _shape_in(part, depth - 1) if depth and type(part) not in _PLAIN else None
-        if found is not None:
-            return count, found
-    return count or None
 
 
 def _finish(graphed: weakref.ref[Graphed]) -> Callable[[Specialization, Result], Any]:
