@@ -84,13 +84,24 @@ class SpacedPath:
     alone until they have answered less than a share of ``FEW_REPLAYS`` of what was looked at.
     """
 
-    __slots__ = ("_answers", "_counts", "_first", "_length", "_path", "_replayed", "_space", "_spaces")
+    __slots__ = (
+        "_answers",
+        "_counts",
+        "_first",
+        "_length",
+        "_path",
+        "_pays",
+        "_replayed",
+        "_space",
+        "_spaces",
+    )
 
     def __init__(
-        self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool, length: int
+        self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool, pays: int
     ) -> None:
         self._path = path
-        self._length = length
+        self._pays = pays
+        self._length = max(SPACE, pays) if spaces else SPACE
         self._space = space
         self._counts = counts
         self._first = first
@@ -118,6 +129,7 @@ class SpacedPath:
         """Find out from the last calls that were looked at whether others are worth a look."""
         replayed = self._counts.replayed - self._replayed
         self._spaces = replayed < FEW_REPLAYS * (replayed + self._answers)
+        self._length = SPACE if replayed else max(SPACE, self._pays)
         self._answers, self._replayed = 0, self._counts.replayed
 
 
@@ -207,7 +219,7 @@ class Paths:
         replays = first is None
         spaced = SpacedPath(
             path, self._space, self._counts,
-            first=first or 0, spaces=not replays, length=SPACE if replays else max(SPACE, pays),
+            first=first or 0, spaces=not replays, pays=pays,
         )  # fmt: skip
         self._keep(spaced, shapes)
         if not replays:

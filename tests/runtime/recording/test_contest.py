@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle
 
 import pytest
 from hypothesis import given
@@ -79,10 +80,16 @@ def play(
         replays += turn in (Turn.AGAIN, Turn.REPLAY)
 
 
-def fill(contest: Contest, replay: Callable[[], Known | None], plain: Callable[[], Known | None]) -> None:
+def fill(
+    contest: Contest,
+    replay: Callable[[], Known | None],
+    plain: Callable[[], Known | None],
+    *,
+    walks: bool = False,
+) -> None:
     """All calls of a round, up to where it is judged."""
     for _ in WHOLE:
-        turn, _ = contest.turn(FIRST_ROUND)
+        turn, _ = contest.turn(FIRST_ROUND, walks=walks)
         known = replay() if turn is Turn.REPLAY else plain() if turn is Turn.PLAIN else None
         if known is not None:
             contest.add(turn, known)
@@ -229,15 +236,38 @@ def test_calls_with_their_walks_back() -> None:
     assert contest.figures == Figures(140e-6, 100e-6, walked=True)
 
 
-@pytest.mark.parametrize("kind", [Kind.THERE, Kind.VOID])
-def test_where_somebody_walks_back_calls_alone_decide_nothing(kind: Kind) -> None:
+def unsaid(contest: Contest, *kinds: Kind) -> tuple[Turn, int]:
+    """A round of calls of some kinds by turns, whose results somebody walks back through; what it says."""
+    given = cycle(kinds)
+    fill(
+        contest,
+        lambda: Known(300e-6, kind=next(given)),
+        lambda: Known(100e-6, kind=next(given)),
+        walks=True,
+    )
+    return contest.turn(FIRST_ROUND, walks=True)
+
+
+def test_where_somebody_walks_back_calls_that_were_no_samples_decide_nothing() -> None:
     contest = Contest()
-    for _ in WHOLE:
-        turn, _ = contest.turn(FIRST_ROUND, walks=True)
-        if turn in (Turn.REPLAY, Turn.PLAIN):
-            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, kind=kind))
-    assert contest.turn(FIRST_ROUND, walks=True) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND * FACTOR)
+    for factor in (FACTOR, FACTOR**2):
+        assert unsaid(contest, Kind.VOID) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND * factor)
     assert contest.figures is None
+
+
+def test_calls_alone_decide_in_the_second_round_in_which_nobody_walks_back() -> None:
+    contest = Contest()
+    assert unsaid(contest, Kind.THERE) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND)
+    assert contest.figures is None
+    turns, following = play(contest, FIRST_ROUND, 300e-6, 100e-6)
+    assert turns[-1] is Turn.LOST and following == NEVER
+
+
+def test_one_walk_in_between_and_calls_alone_decide_nothing() -> None:
+    contest = Contest()
+    for kinds in ([Kind.THERE], [Kind.THERE, Kind.THERE, Kind.VOID], [Kind.THERE]):
+        turn, _ = unsaid(contest, *kinds)
+        assert turn is Turn.NOTHING and contest.figures is None
 
 
 def test_a_walk_may_come_late() -> None:

@@ -463,8 +463,12 @@ class Ledger:
         return self._means.earned_s < 0.0
 
     def rest(self) -> int:
-        """Calls that need no look where nothing is replayed, since nothing more could come of it."""
-        return self._calls_that_earn(max(self._trace_s - self._means.earned_s, self._look_s))
+        """Calls that need no look where nothing is replayed, since nothing more could come of it.
+
+        While tracing is free, those take as long as the look.
+        """
+        trace_s = 0.0 if self.is_free else self._trace_s - self._means.earned_s
+        return self._calls_that_earn(max(trace_s, self._look_s))
 
     def rest_from_looks(self) -> int:
         """Calls that pay for the look, where something may be replayed."""
@@ -475,9 +479,10 @@ class Ledger:
         return min(int(PATH_S / (LATE_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
 
     def _calls_that_earn(self, seconds: float) -> int:
-        if self.is_free or not self._plain_s:
+        if not (self.bounded and self._plain_s):
             return 0
-        return min(int(seconds / (self._share() * self._plain_s)), LONGEST_REST)
+        share = 1.0 if self.is_free else self._share()
+        return min(int(seconds / (share * self._plain_s)), LONGEST_REST)
 
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"

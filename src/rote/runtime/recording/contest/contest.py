@@ -66,7 +66,7 @@ class Verdict(NamedTuple):
 def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | None:
     """Compare replays with plain calls, walked ones with walked ones; None if there are too few.
 
-    If somebody ``walks`` back through results of the key, the calls alone would not tell.
+    If somebody ``walks`` back through results of the key, the calls alone do not tell.
     """
     found: list[Verdict] = []
     for kind in (Kind.BACK, Kind.THERE):
@@ -126,6 +126,11 @@ class Turn(Enum):
     LOST = "the recording is to be dropped"
 
 
+def _are_alone(costs: list[Cost]) -> bool:
+    """Whether the results of all calls died, and nobody has walked back through them."""
+    return bool(costs) and all([cost.kind is Kind.THERE for cost in costs])
+
+
 class Contest:
     """The rounds of one recording, with the figures of the last one that came to its end."""
 
@@ -134,6 +139,7 @@ class Contest:
         self._challenges = challenges
         self._gap = FIRST_ROUND
         self._lost = 0
+        self._unwalked = False  # through no result of the last round was walked back
         self._trips: tuple[list[TimedCall], list[TimedCall]] = ([], [])
         self.restart()
 
@@ -162,9 +168,11 @@ class Contest:
         ours, theirs = ([trip.cost() for trip in trips] for trips in self._trips)
         ended = self._blocks == BLOCKS - 1
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
-            verdict = judge(ours, theirs, walks=walks)
+            alone = _are_alone(ours) and _are_alone(theirs)
+            verdict = judge(ours, theirs, walks=walks and not (alone and self._unwalked))
             if ended or (verdict is not None and verdict.clear):
-                return self._close(verdict, replays)
+                before, self._unwalked = self._unwalked, alone
+                return self._close(verdict, replays, soon=verdict is None and alone and not before)
         if ended:
             self._waits += 1
             return Turn.NOTHING, replays + WAIT
@@ -211,9 +219,14 @@ class Contest:
         """A call was timed."""
         self._trips[turn is Turn.PLAIN].append(trip)
 
-    def _close(self, verdict: Verdict | None, count: int) -> tuple[Turn, int]:
-        """Close the round; it has no verdict if too few calls could be compared."""
+    def _close(self, verdict: Verdict | None, count: int, *, soon: bool) -> tuple[Turn, int]:
+        """Close the round; it has no verdict if too few calls could be compared.
+
+        There is another one ``soon`` where nobody walked back: a second one in a row judges the calls alone.
+        """
         self.restart()
+        if soon:
+            return Turn.NOTHING, count + FIRST_ROUND
         if verdict is None:
             self._gap *= FACTOR
             return Turn.NOTHING, count + self._gap
