@@ -338,7 +338,7 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            if not (replays or ledger.completes):
+            if self._looks >= LONG_VAIN or not (replays or ledger.completes):
                 self._paths.forget_expected()
             covers = not self._paths.expects and (not replays or self._looks >= LONG_VAIN)
             self._paths.rest(calls, self._last_reasons, covers=covers)

@@ -280,6 +280,8 @@ class Paths:
         for path in paths:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
+                if value is PLAINLY and self._space is not None and self._space.left > 0:
+                    self._try_first(self._space)  # the next calls are left alone, whichever they are
                 return value
         return self._rest.call(args, kwargs)
 

@@ -35,6 +35,7 @@ from rote.runtime.engine.ledger import (
     LONGEST_REST,
     MOST,
     PATH_S,
+    PATH_SHARE,
     REMEMBERED,
     SHARE,
     WAIT,
@@ -263,7 +264,7 @@ def test_a_path_of_plain_calls_is_asked_as_often_as_calls_pay_for(plain_s):
     assert ledger.rest_from_paths() == 0
     ledger.add_plain(plain_s)
     calls = ledger.rest_from_paths()
-    assert calls == LONGEST_REST or PATH_S <= LATE_SHARE * plain_s * (calls + 1) <= PATH_S + plain_s
+    assert calls == LONGEST_REST or PATH_S <= PATH_SHARE * plain_s * (calls + 1) <= PATH_S + plain_s
 
 
 def test_the_shorter_of_two_times_is_that_of_a_plain_call():

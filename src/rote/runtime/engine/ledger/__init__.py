@@ -24,6 +24,7 @@ from .ledger import (
     LONGEST_REST,
     MOST,
     PATH_S,
+    PATH_SHARE,
     REINVESTED,
     REMEMBERED,
     SHARE,

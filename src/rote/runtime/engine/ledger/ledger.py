@@ -182,6 +182,9 @@ PATH_S = 75e-6
 """What a plain path takes for a call that it answers, with what the next ones lose by it: 30 to 75 us between
 calls of 4 to 70 us, whose caches it empties (``benchmarks/slower.py``, host); 4 us in a row."""
 
+PATH_SHARE = 0.005
+"""Of the time of plain calls, what plain paths may take in the long run."""
+
 LONGEST_REST = 4096
 """Calls that are left alone at most, before one is looked at; replays, before work on them is thought of."""
 
@@ -476,7 +479,7 @@ class Ledger:
 
     def rest_from_paths(self) -> int:
         """Calls that pay for one that a plain path answers, in the long run."""
-        return min(int(PATH_S / (LATE_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
+        return min(int(PATH_S / (PATH_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
 
     def _calls_that_earn(self, seconds: float) -> int:
         if not (self.bounded and self._plain_s):

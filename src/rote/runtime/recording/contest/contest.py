@@ -95,7 +95,7 @@ NEVER = sys.maxsize
 """Replays at which nothing is asked any more."""
 
 FACTOR = 8
-CONFIRM = 16
+CONFIRM = 8
 """Replays from a lost round to the next."""
 
 WAIT = 8
