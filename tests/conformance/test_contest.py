@@ -168,7 +168,7 @@ def test_one_bad_round_drops_nothing(device: torch.device, clock: Clock) -> None
     assert clock.timed == ONE_OF_EACH * BLOCKS
     clock.replay_s = 100e-6
     calls(g, device, 4 * TWO_ROUNDS)
-    assert len(clock.timed) == 4 * TIMED and len(g.report().recordings) == 1
+    assert len(clock.timed) == 6 * TIMED and len(g.report().recordings) == 1
 
 
 def test_a_training_step_is_measured(device: torch.device, clock: Clock) -> None:

@@ -85,7 +85,7 @@ def judge(replays: list[Cost], plain: list[Cost], *, walks: bool) -> Verdict | N
 
 
 def _usual(seconds: list[float]) -> float:
-    """The lower quarter: what else runs on the machine makes calls longer, often most of them, and none shorter.
+    """The lower quarter: what else runs on the machine makes calls longer, often most of them.
 
     The shortest one may be a single call from warm caches.
     """
@@ -179,7 +179,7 @@ class Contest:
         if not any([self._waits_for(cost) for cost in (*ours, *theirs)]):
             alone = _are_alone(ours) and _are_alone(theirs)
             verdict = judge(ours, theirs, walks=walks and not (alone and self._unwalked))
-            if ended or (verdict is not None and verdict.clear):
+            if ended or (verdict is not None and verdict.clear and not verdict.lost):
                 before, self._unwalked = self._unwalked, alone
                 return self._close(verdict, replays, soon=verdict is None and alone and not before)
         if ended:
