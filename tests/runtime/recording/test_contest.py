@@ -127,6 +127,17 @@ def test_what_the_next_call_is_for_is_told_before_it_is_made() -> None:
     assert contest.rests  # there is a block of each kind
 
 
+def test_calls_that_threads_make_at_once_end_a_block_all_the_same() -> None:
+    contest = Contest()
+    for turn in (Turn.REPLAY, Turn.PLAIN):
+        for _ in range(WARM + BLOCK - 1):
+            contest.advance()
+        assert contest.next is turn
+        contest.advance()
+    contest.advance()  # another thread has seen the last one, too
+    assert contest.rests
+
+
 def test_a_clear_winner_costs_one_block_of_each() -> None:
     contest = Contest()
     turns, following = play(contest, FIRST_ROUND, 100e-6, 2 * CLEAR * 100e-6)

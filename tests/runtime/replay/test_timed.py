@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -169,6 +170,23 @@ def test_a_call_that_raises_is_no_sample_and_the_block_goes_on(device: torch.dev
         except ValueError:
             raised += 1
     assert raised == 1 and clock.timed.count("plain") == BLOCKS * BLOCK - 1
+
+
+def test_threads_that_share_a_block(device: torch.device, clock: Clock) -> None:
+    g = rote.graph(scaled(clock.ticks))
+    call(g, device, BEFORE)
+
+    def run() -> None:
+        call(g, device, 8 * BLOCKS * BLOCK_CALLS)
+
+    threads = [threading.Thread(target=run) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    report = g.report()
+    assert report.calls == BEFORE + 32 * BLOCKS * BLOCK_CALLS
+    assert report.replayed >= 24 * BLOCKS * BLOCK_CALLS  # and not plainly, from some block on
 
 
 def test_an_eviction_ends_the_block(device: torch.device, clock: Clock) -> None:

@@ -15,7 +15,7 @@ from ..backends.protocol import Backend
 from ..program import Tally
 from ..pytorch import function_modes
 from ..recording import Recording
-from ..recording.contest import NEVER, WARM, TimedCall, Turn
+from ..recording.contest import BLOCK, NEVER, TimedCall, Turn
 from .generated import Counts, HotPath, KeyCounts
 
 
@@ -87,7 +87,7 @@ class TimedPath:
         """Whether a call is likely to be one that the hot path would have replayed."""
         if tracing.get() or function_modes():
             return False
-        return self._in_a_row > WARM or shapes_of(args, kwargs) == self._shapes
+        return self._in_a_row >= BLOCK or shapes_of(args, kwargs) == self._shapes
 
     def _replay(self, turn: Turn, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         recording, counts = self._recording, self._counts

@@ -168,7 +168,7 @@ class Contest:
     @property
     def rests(self) -> bool:
         """Whether it is to be judged before there are further calls: a block of each kind is over."""
-        return self._plain and not self._timed
+        return self._plain and self._timed <= 0
 
     def turn(self, replays: int, *, walks: bool = False) -> tuple[Turn, int]:
         """What the next call is for, and after how many replays to ask again."""
@@ -198,16 +198,16 @@ class Contest:
     def next(self) -> Turn:
         """What the next call of the block is for."""
         if self._plain:
-            return Turn.WARM if self._warm else Turn.PLAIN
-        return Turn.AGAIN if self._warm else Turn.REPLAY
+            return Turn.WARM if self._warm > 0 else Turn.PLAIN
+        return Turn.AGAIN if self._warm > 0 else Turn.REPLAY
 
     def advance(self) -> None:
-        """That call is made."""
-        if self._warm:
+        """That call is made; threads may make one at once."""
+        if self._warm > 0:
             self._warm -= 1
             return
         self._timed -= 1
-        if not (self._timed or self._plain):
+        if self._timed <= 0 and not self._plain:
             self._begin(plain=True)
 
     def retract(self) -> None:
