@@ -454,3 +454,27 @@ def test_keys_that_share_the_calls_are_measured_as_soon_as_one_would_be(
         x, name = torch.full((4,), float(n), device=device), "key" * (n % 8 + 1)
         assert torch.equal(g(x, name), x * len(name))
     assert FIRST_ROUND < g.report().replayed < 4 * FIRST_ROUND
+
+
+def test_calls_of_many_keys_that_have_lost_are_not_asked_whose_they_are(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor once a rest is over that stood before their paths."""
+    clock.replay_s = 200e-6
+    g, sizes = rote.graph(doubled(clock)), range(4, 10)
+    for _ in range(2 * FIRST_ROUND):
+        for size in sizes:
+            calls(g, device, 1, size=size)
+    assert not g.report().recordings
+    g._paths.rest(0, [], covers=True)
+    asked = list[None]()
+
+    def noted(self: SpacedPath, *given: Any) -> Any:
+        asked.append(None)
+        return CALL(self, *given)
+
+    monkeypatch.setattr(SpacedPath, "call", noted)
+    for _ in range(SPACE):
+        for size in sizes:
+            calls(g, device, 1, size=size)
+    assert len(asked) <= len(sizes) + 2
