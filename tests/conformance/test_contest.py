@@ -23,8 +23,8 @@ from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.engine import FREE_TRACES
-from rote.runtime.program import PLAINLY
-from rote.runtime.recording.contest.contest import CONFIRM, FIRST_ROUND, PAIRS
+from rote.runtime.recording.contest.contest import BLOCK, BLOCKS, CONFIRM, FIRST_ROUND
+from rote.runtime.recording.contest.contest import WARM as BEFORE
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 FIND = Callable[[Graphed, str], ReasonReport]
@@ -62,8 +62,15 @@ CALL = SpacedPath.call
 WARM = 2
 """Calls before the first replay: one observed, one recorded."""
 
-ROUND = FIRST_ROUND + 6 * PAIRS
-TWO_ROUNDS = FIRST_ROUND + CONFIRM + 10 * PAIRS
+TIMED = BLOCK * BLOCKS
+"""Calls of each kind that are timed in a round."""
+
+PLAINLY = (BEFORE + BLOCK) * BLOCKS
+"""Plain calls in one."""
+
+ONE_OF_EACH = ["replay"] * BLOCK + ["plain"] * BLOCK
+ROUND = FIRST_ROUND + 2 * PLAINLY + 4
+TWO_ROUNDS = FIRST_ROUND + CONFIRM + 4 * PLAINLY + 8
 
 
 @pytest.mark.usefixtures("clock")
@@ -72,12 +79,12 @@ def test_a_call_that_pays_is_measured_and_kept(device: torch.device, clock: Cloc
     g = rote.graph(doubled(clock))
     calls(g, device, 4 * ROUND)
     report = g.report()
-    assert clock.timed == ["replay", "plain"] * 2
-    assert report.replayed == 4 * ROUND - WARM - 4 and len(report.recordings) == 1
+    assert clock.timed == ONE_OF_EACH
+    assert report.replayed == 4 * ROUND - WARM - PLAINLY // BLOCKS and len(report.recordings) == 1
     found = report.recordings[0]
     assert (found.replay_us, found.plain_us) == (pytest.approx(10), pytest.approx(40))
     assert "replays, 10.0 us each, 40.0 us plainly" in g.explain()
-    assert reason(g, "RT308").count == 4
+    assert reason(g, "RT308").count == PLAINLY // BLOCKS
     assert "a plain call was made" in reason(g, "RT308").message
 
 
@@ -145,23 +152,23 @@ def test_other_keys_go_on(device: torch.device, clock: Clock) -> None:
     assert len(g.report().recordings) == 1
 
 
-@pytest.mark.parametrize("replay_s", [100e-6, 104e-6])
+@pytest.mark.parametrize("replay_s", [100e-6, 102e-6])
 def test_within_the_margin_nothing_is_dropped(device: torch.device, clock: Clock, replay_s: float) -> None:
     clock.replay_s = replay_s
     g = rote.graph(doubled(clock))
     calls(g, device, 4 * TWO_ROUNDS)
-    assert clock.timed == ["replay", "plain"] * PAIRS
+    assert clock.timed == ONE_OF_EACH * BLOCKS
     assert len(g.report().recordings) == 1
 
 
 def test_one_bad_round_drops_nothing(device: torch.device, clock: Clock) -> None:
     clock.replay_s = 150e-6
     g = rote.graph(doubled(clock))
-    calls(g, device, ROUND - PAIRS)
-    assert clock.timed == ["replay", "plain"] * PAIRS
+    calls(g, device, FIRST_ROUND + WARM + 2 * PLAINLY)
+    assert clock.timed == ONE_OF_EACH * BLOCKS
     clock.replay_s = 100e-6
     calls(g, device, 4 * TWO_ROUNDS)
-    assert len(clock.timed) == 4 * PAIRS and len(g.report().recordings) == 1
+    assert len(clock.timed) == 6 * TIMED and len(g.report().recordings) == 1
 
 
 def test_a_training_step_is_measured(device: torch.device, clock: Clock) -> None:
@@ -194,10 +201,10 @@ def test_a_training_step_is_measured(device: torch.device, clock: Clock) -> None
         if isinstance(run, Graphed):
             report = run.report()
             recordings.append(report.recorded)
-            assert report.replayed == report.recordings[0].replays >= 2 * ROUND - 2 * PAIRS - 4
+            assert report.replayed == report.recordings[0].replays >= 2 * ROUND - PLAINLY - 4
             run.reset()
     (losses, model), (ours, other) = runs
-    assert clock.timed == ["replay", "plain"] * PAIRS and recordings == [1]
+    assert clock.timed == ONE_OF_EACH * BLOCKS and recordings == [1]
     assert all(torch.equal(a, b) for a, b in zip(losses, ours, strict=True))
     for a, b in zip(model.parameters(), other.parameters(), strict=True):
         assert torch.equal(a, b) and a.grad is not None and b.grad is not None and torch.equal(a.grad, b.grad)
@@ -218,7 +225,7 @@ def test_mutated_arguments_and_host_reads(device: torch.device, clock: Clock) ->
         assert torch.equal(g(x, total), x * 2)
         plain.add_(x)
         assert torch.equal(total, plain)
-    assert clock.timed == ["replay", "plain"] * PAIRS
+    assert clock.timed == ONE_OF_EACH * BLOCKS
 
 
 def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock: Clock) -> None:
@@ -240,7 +247,7 @@ def test_what_a_plain_call_raises_goes_to_the_caller(device: torch.device, clock
         except ValueError as error:
             assert str(error) == "not now"
             raised += 1
-    assert raised == 3 and clock.timed.count("plain") == PAIRS - 1
+    assert raised == 3 and clock.timed.count("plain") == TIMED - 2  # the first one was before those
     assert len(g.report().recordings) == 1 and g.report().recordings[0].plain_us is not None
 
 
@@ -390,7 +397,7 @@ def test_positions_of_a_cache_are_compared_together(device: torch.device, clock:
 
     clock.replay_s, clock.plain_s = 200e-6, 100e-6
     g, plainly = rote.graph(fn), list[int]()
-    for _ in range(2 + (FIRST_ROUND + 6 * PAIRS) // 8 + 2):
+    for _ in range(2 + ROUND // 8 + 2):
         cache, total = Cache(), torch.zeros(4, device=device)
         before = clock.plain
         for n in range(8):
@@ -404,15 +411,15 @@ def test_calls_are_left_alone_where_hardly_any_key_replays(
     device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each 32nd call has another key, which wins; where each second one has, none is left alone."""
-    left: list[Any] = []
-    rest = Rest.call
+    left: list[None] = []
+    slot: Any = Rest.left
 
-    def noted(self: Rest, *given: Any) -> Any:
-        value = rest(self, *given)
-        left.extend([value] if value is PLAINLY else [])
-        return value
+    def put(rest: Rest, calls: int) -> None:
+        if calls and calls == slot.__get__(rest) - 1:
+            left.append(None)
+        slot.__set__(rest, calls)
 
-    monkeypatch.setattr(Rest, "call", noted)
+    monkeypatch.setattr(Rest, "left", property(slot.__get__, put))
     g = rote.graph(doubled(clock))
     clock.replay_s = 150e-6
     calls(g, device, 2 * TWO_ROUNDS)
@@ -447,3 +454,27 @@ def test_keys_that_share_the_calls_are_measured_as_soon_as_one_would_be(
         x, name = torch.full((4,), float(n), device=device), "key" * (n % 8 + 1)
         assert torch.equal(g(x, name), x * len(name))
     assert FIRST_ROUND < g.report().replayed < 4 * FIRST_ROUND
+
+
+def test_calls_of_many_keys_that_have_lost_are_not_asked_whose_they_are(
+    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor once a rest is over that stood before their paths."""
+    clock.replay_s = 200e-6
+    g, sizes = rote.graph(doubled(clock)), range(4, 10)
+    for _ in range(2 * FIRST_ROUND):
+        for size in sizes:
+            calls(g, device, 1, size=size)
+    assert not g.report().recordings
+    g._paths.rest(0, [], covers=True)
+    asked = list[None]()
+
+    def noted(self: SpacedPath, *given: Any) -> Any:
+        asked.append(None)
+        return CALL(self, *given)
+
+    monkeypatch.setattr(SpacedPath, "call", noted)
+    for _ in range(SPACE):
+        for size in sizes:
+            calls(g, device, 1, size=size)
+    assert len(asked) <= len(sizes) + 2

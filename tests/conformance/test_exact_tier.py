@@ -80,7 +80,7 @@ def steps(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("keep", [False, True])
 def test_it_takes_the_place_of_what_was_captured(device, keep):
     g = rote.graph(steps, keep=keep)
-    for (x,) in rows(device, FIRST_TIER + 2 * PAIRS):
+    for (x,) in rows(device, FIRST_TIER + 3 * PAIRS):
         assert_same(g(x), steps(x), "result")
     found = tier(g)
     assert found is not None and found.used and not found.left

@@ -13,11 +13,11 @@ from torch.nn import functional as F
 
 import rote
 from rote.runtime.backends.cuda.torch_private import not_capturing
-from rote.runtime.recording.contest.contest import PAIRS
+from rote.runtime.recording.contest.contest import BLOCK, BLOCKS, WARM
 from rote.testing import assert_same, compare
 
 STEPS = 200
-TIMED = 2 * PAIRS  # plain calls, to compare replays with
+TIMED = (WARM + BLOCK) * BLOCKS  # plain calls, to compare replays with
 WARM = 8
 """Calls until a training step replays at the latest: state is made, observed, and recorded."""
 

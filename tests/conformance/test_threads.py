@@ -11,7 +11,8 @@ import torch
 
 import rote
 from rote.runtime.backends import select
-from rote.runtime.recording.contest.contest import PAIRS
+from rote.runtime.recording.contest.contest import BLOCK, BLOCKS
+from rote.runtime.recording.contest.contest import WARM as BEFORE
 from rote.testing import count_recordings
 
 WARM = rote.Options().warmup + 1
@@ -46,7 +47,7 @@ def test_the_same_key(device, keep):
     report = g.report()
     assert report.calls == THREADS * CALLS + WARM and count_recordings(g) == 1
     timed = sum(reason.count for reason in report.reasons if reason.code == "RT308")
-    assert report.replayed == THREADS * CALLS - timed and timed == (0 if keep else 2 * PAIRS)
+    assert report.replayed == THREADS * CALLS - timed and timed == (0 if keep else (BEFORE + BLOCK) * BLOCKS)
 
 
 def test_a_reset_beside_replays(device):

@@ -30,10 +30,10 @@ from torch.optim.swa_utils import (
 from torch.utils.checkpoint import checkpoint
 
 import rote
-from rote.runtime.recording.contest.contest import PAIRS
+from rote.runtime.recording.contest.contest import BLOCK, BLOCKS, WARM
 from rote.testing import assert_same
 
-TIMED = 2 * PAIRS  # plain calls, to compare replays with
+TIMED = (WARM + BLOCK) * BLOCKS  # plain calls, to compare replays with
 WARM = 8
 """Calls until a training step replays at the latest: state is made, observed, and recorded."""
 

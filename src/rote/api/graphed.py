@@ -163,11 +163,10 @@ class Graphed:
             most_sets=compiled.max_parameter_sets if compiled is not None else None,
         )  # fmt: skip
         self._sorts = not takes_any_keyword(function)  # the order of keywords does not matter
-        self._paths = Paths(self, self._lock, self._counts, sorts=self._sorts)
+        self._paths = Paths(self, function, self._lock, self._counts, sorts=self._sorts)
         self._parts: Parts | None = None
         self._has_parts = options.parts and compiled is None and self._verifier is None and not self._strict
         self._has_parts = self._has_parts and options.capture_sizes is None
-        self._plain = function  # what is called where nothing is replayed
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
@@ -197,11 +196,15 @@ class Graphed:
         if is_dynamo_compiling():
             return self.call_in_trace(args, kwargs)
         paths = self._paths
+        alone = paths.alone
+        if alone.left > 0 and not tracing.get():  # as Rest.call has it, which takes as long as all of this
+            alone.left -= 1
+            return paths.plain(*args, **kwargs)
         value = paths.newest.call(args, kwargs)
         if value is NOT_MINE:
             value = paths.answer(args, kwargs)
         if value is not NOT_MINE:
-            return self._plain(*args, **kwargs) if value is PLAINLY else value
+            return paths.plain(*args, **kwargs) if value is PLAINLY else value
         # Where PyTorch compiles without its interpreter of frames, modes keep the paths above from answering.
         if self.stands_aside():
             if self._enabled and is_kept_out() and not foreign_modes():
@@ -239,7 +242,7 @@ class Graphed:
         parts, began = self._parts, perf_counter()
         taken_s = parts.taken_s if parts is not None else 0.0
         try:
-            return self._plain(*args, **kwargs)
+            return self._paths.plain(*args, **kwargs)
         finally:  # a call that raises is one: else such calls would be looked at for ever
             own_s = perf_counter() - began
             if parts is not None:  # what its parts have learned is no time of the call
@@ -265,7 +268,7 @@ class Graphed:
                 )  # fmt: skip
                 over = functools.partial(_end_parts, weakref.ref(self))
                 self._parts = Parts(self._function, make, self._ledger, over)
-                self._plain = self._parts.call
+                self._paths.plain = self._parts.call
         finally:
             self._lock.release()
 
@@ -335,7 +338,7 @@ class Graphed:
             return
         calls = ledger.rest_from_looks() if replays else ledger.rest()
         if calls:
-            if not (replays or ledger.completes):
+            if self._looks >= LONG_VAIN or not (replays or ledger.completes):
                 self._paths.forget_expected()
             covers = not self._paths.expects and (not replays or self._looks >= LONG_VAIN)
             self._paths.rest(calls, self._last_reasons, covers=covers)
@@ -758,7 +761,7 @@ class Graphed:
             self._umpire.clear()
             if self._parts is not None:
                 self._parts.clear()
-                self._parts, self._plain = None, self._function
+                self._parts, self._paths.plain = None, self._function
             for bound in [known() for _, known in self._bound.values()]:
                 if bound is not None:
                     bound.reset()
@@ -836,7 +839,7 @@ def _end_parts(graphed: weakref.ref[Graphed]) -> None:
     """Nothing has come of the parts of a callable: it is called as it is."""
     wrapper = graphed()
     if wrapper is not None:
-        wrapper._plain = wrapper._function
+        wrapper._paths.plain = wrapper._function
 
 
 def call_traced(

@@ -6,11 +6,8 @@ import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
-from torch.nn import Module
-
 from ..hazards.rules import Reason
-from ..runtime.arguments import NOT_MINE, Call, table_of, tracing
+from ..runtime.arguments import NOT_MINE, Call, Shapes, shapes_of, tracing
 from ..runtime.backends.protocol import Lock
 from ..runtime.engine import PlainPath, Specialization
 from ..runtime.program import PLAINLY, Result, Tally
@@ -39,20 +36,18 @@ FEW_REPLAYS = 0.1
 EXPECTED_LOOKS = 2
 """Looks at calls of a key that has a recording and no hot path, while other calls are left alone."""
 
-DEPTH, WIDTH = 3, 4
-"""How far the first tensor in an argument is looked for: so many levels down, among so many members."""
-
-_PLAIN = frozenset({int, float, bool, str})
-Shapes = tuple[Any, ...]
-
 
 class Rest:
-    """A path that leaves so many calls alone, for some reasons."""
+    """A path that leaves so many calls alone, for some reasons.
 
-    __slots__ = ("_begun", "_counts", "_left", "reasons")
+    Attributes:
+        left: Calls that are still left alone.
+    """
+
+    __slots__ = ("_begun", "_counts", "left", "reasons")
 
     def __init__(self, calls: int, counts: Counts, reasons: list[Reason]) -> None:
-        self._left = self._begun = calls
+        self.left = self._begun = calls
         self._counts = counts
         self.reasons = reasons
 
@@ -63,19 +58,19 @@ class Rest:
         to be measured: else that recording would answer none until the rest is over. The calls are counted
         when it is told of them: to do less here is what a rest is for.
         """
-        if self._left <= 0 or self._counts.due or tracing.get():
+        if self.left <= 0 or self._counts.due or tracing.get():
             return NOT_MINE
-        self._left -= 1
+        self.left -= 1
         return PLAINLY
 
     def begin(self, calls: int) -> None:
         """Leave so many calls alone, after those before were all left alone."""
-        self._begun += calls - self._left
-        self._left = calls
+        self._begun += calls - self.left
+        self.left = calls
 
     def tell(self) -> int:
         """The calls that were left alone since the last question; they are counted now."""
-        untold, self._begun = self._begun - self._left, self._left
+        untold, self._begun = self._begun - self.left, self.left
         self._counts.calls += untold
         return untold
 
@@ -89,13 +84,24 @@ class SpacedPath:
     alone until they have answered less than a share of ``FEW_REPLAYS`` of what was looked at.
     """
 
-    __slots__ = ("_answers", "_counts", "_first", "_length", "_path", "_replayed", "_space", "_spaces")
+    __slots__ = (
+        "_answers",
+        "_counts",
+        "_first",
+        "_length",
+        "_path",
+        "_pays",
+        "_replayed",
+        "_space",
+        "_spaces",
+    )
 
     def __init__(
-        self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool, length: int
+        self, path: PlainPath, space: Rest, counts: Counts, *, first: int, spaces: bool, pays: int
     ) -> None:
         self._path = path
-        self._length = length
+        self._pays = pays
+        self._length = max(SPACE, pays) if spaces else SPACE
         self._space = space
         self._counts = counts
         self._first = first
@@ -123,6 +129,7 @@ class SpacedPath:
         """Find out from the last calls that were looked at whether others are worth a look."""
         replayed = self._counts.replayed - self._replayed
         self._spaces = replayed < FEW_REPLAYS * (replayed + self._answers)
+        self._length = SPACE if replayed else max(SPACE, self._pays)
         self._answers, self._replayed = 0, self._counts.replayed
 
 
@@ -136,15 +143,21 @@ class Paths:
     """The general path adds a hot path when it has replayed, and clears them when it did more.
 
     Attributes:
+        plain: What is called where nothing is replayed.
         newest: The path that is tried first.
+        alone: That path, where it leaves calls alone without a look: the wrapper does that itself.
         known: The hot paths that are tried one by one, the newest first.
         others: Further paths by :func:`shapes_of` the arguments, as of a server that meets a hundred batch
             sizes. They are looked for first: four vain attempts take longer than one replay.
         finish: Takes the result of a call that was more than a replay.
     """
 
-    def __init__(self, graphed: Graphed, lock: Lock, counts: Counts, *, sorts: bool) -> None:
+    def __init__(
+        self, graphed: Graphed, function: Callable[..., Any], lock: Lock, counts: Counts, *, sorts: bool
+    ) -> None:
+        self.plain = function
         self.newest: Path | Rest = NOBODY
+        self.alone = NOBODY
         self._rest = NOBODY
         self._behind: Path | Rest = NOBODY  # tried first again when the rest is over
         self.known: tuple[Path, ...] = ()
@@ -206,17 +219,18 @@ class Paths:
         replays = first is None
         spaced = SpacedPath(
             path, self._space, self._counts,
-            first=first or 0, spaces=not replays, length=SPACE if replays else max(SPACE, pays),
+            first=first or 0, spaces=not replays, pays=pays,
         )  # fmt: skip
         self._keep(spaced, shapes)
         if not replays:
-            self.newest = self._space
+            self._try_first(self._space)
 
     def rest(self, calls: int, reasons: list[Reason], *, covers: bool = False) -> None:
         """Leave so many calls alone that no hot path answers; with ``covers`` none is asked."""
         self._rest = Rest(calls, self._counts, reasons)
         if covers or (self.newest is NOBODY and not self.others and not self._expected):
-            self._behind, self.newest = self.newest, self._rest
+            self._behind = self.newest
+            self._try_first(self._rest)
 
     def rested(self) -> list[tuple[list[Reason], int]]:
         """Why calls were left alone, and how many since the last question."""
@@ -227,7 +241,7 @@ class Paths:
         """Look at calls again."""
         self._counts.due = False
         if self.newest is self._rest:
-            self.newest = self._behind
+            self._try_first(self._behind)
         self._rest.tell()  # calls of other threads, since the last question
         self._rest = NOBODY
 
@@ -239,13 +253,17 @@ class Paths:
         others = [known for known in self.known if known is not path]
         self.known = (path, *others)[:MOST]
         if len(others) < MOST and not self.others:
-            self.newest = path
+            self._try_first(path)
             return
-        self.newest = NOBODY
+        self._try_first(NOBODY)
         if len(self.others) >= MANY:
             self.others.clear()
         if shapes is not None:
             self.others[shapes] = path
+
+    def _try_first(self, path: Path | Rest) -> None:
+        self.newest = path
+        self.alone = path if type(path) is Rest else NOBODY
 
     def answer(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The answer of a path that is not the newest, or NOT_MINE; the path for these shapes comes first."""
@@ -262,6 +280,8 @@ class Paths:
         for path in paths:
             value = path.call(args, kwargs)
             if value is not NOT_MINE:
+                if value is PLAINLY and self._space is not None and self._space.left > 0:
+                    self._try_first(self._space)  # the next calls are left alone, whichever they are
                 return value
         return self._rest.call(args, kwargs)
 
@@ -269,40 +289,9 @@ class Paths:
         """The general path did more than replay: what had a hot path is worth a look."""
         self._expected = dict.fromkeys(self._expected, EXPECTED_LOOKS)
         self._rest.tell()
-        self.newest, self._behind, self._rest, self.known = NOBODY, NOBODY, NOBODY, ()
+        self._try_first(NOBODY)
+        self._behind, self._rest, self.known = NOBODY, NOBODY, ()
         self.others.clear()
-
-
-def shapes_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Shapes:
-    """Shapes of tensors and plain values: enough to guess the path of a call, which looks at all itself.
-
-    Of a container or an object it is the shape of the first tensor in it: states that grow, grow together.
-    """
-    given = (*args, *kwargs.values()) if kwargs else args
-    return tuple(
-        [
-            value.shape if type(value) is Tensor else value if type(value) in _PLAIN else _shape_in(value)
-            for value in given
-        ]
-    )
-
-
-def _shape_in(value: Any, depth: int = DEPTH) -> Any:
-    """The shape of the first tensor in a container or an object, and how many members the container has."""
-    kind = type(value)
-    if kind is dict or kind is list or kind is tuple:
-        parts, count = value.values() if kind is dict else value, len(value)
-    elif value is None or issubclass(kind, Module):
-        return None
-    else:
-        parts, count = (table_of(value) or {}).values(), 0
-    for part, _ in zip(parts, range(WIDTH), strict=False):
-        if type(part) is Tensor:
-            return count, part.shape
-        found = _shape_in(part, depth - 1) if depth and type(part) not in _PLAIN else None
-        if found is not None:
-            return count, found
-    return count or None
 
 
 def _finish(graphed: weakref.ref[Graphed]) -> Callable[[Specialization, Result], Any]:

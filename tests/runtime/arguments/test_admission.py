@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 from collections import OrderedDict, namedtuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy
 import pytest
@@ -24,6 +26,30 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 
 Pair, Other = namedtuple("Pair", "left right"), namedtuple("Other", "left right")
+
+
+@dataclass
+class Point:
+    x: Any
+    y: Any
+
+
+@dataclass(slots=True)
+class Slotted:
+    x: Any
+    y: Any
+
+
+def more(x, y):
+    """A point with an attribute that is no field, or one that is not there."""
+    point = Point(x, y)
+    if type(x) is type(y):
+        del point.y
+    else:
+        point.z = y
+    return point
+
+
 PARAMETERS = [nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))]
 OBJECTS = [object(), object()]
 
@@ -81,6 +107,9 @@ def branches(inner):
         st.dictionaries(keys, inner, max_size=2).map(OrderedDict),
         st.builds(Pair, inner, inner),
         st.builds(Other, inner, inner),
+        st.builds(Point, inner, inner),
+        st.builds(Slotted, inner, inner),
+        st.builds(more, inner, inner),
     )
 
 
@@ -138,6 +167,30 @@ def test_a_call_is_admitted_if_it_has_the_key(fast, given_first, given_second, a
         assert not verdict
     elif not shares(other):
         assert verdict
+
+
+@pytest.mark.parametrize("made", [Point, Slotted])
+def test_instances_of_dataclasses_are_told_by_their_fields(made):
+    def given():
+        return (torch.zeros(2, 3), [made(0.5, torch.ones(2, 3)), made(1, torch.ones(2, 3))])
+
+    call = bind(given(), {})
+    assert Admission.possible(call)
+    admits = check_of(call)
+    assert admits(given(), {})
+    for change in (
+        lambda points: points.reverse(),
+        lambda points: points.append(points[0]),
+        lambda points: points.insert(0, points.pop()),
+        lambda points: setattr(points[0], "x", 0.25),
+        lambda points: setattr(points[0], "y", torch.ones(3, 2)),
+        lambda points: points.__setitem__(1, points[0]),
+        lambda points: points.__setitem__(0, (0.5, torch.ones(2, 3))),
+        lambda points: delattr(points[0], "x"),
+    ):
+        x, points = given()
+        change(points)
+        assert bind((x, points), {}).key != call.key and not admits((x, points), {})
 
 
 @pytest.mark.parametrize("other", [*VALUES[:6], [], {}, Pair(1, 2)], ids=str)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import cycle
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.runtime.recording.contest.contest import (
+    BLOCK,
+    BLOCKS,
     CLEAR,
     CONFIRM,
     FACTOR,
@@ -16,9 +21,9 @@ from rote.runtime.recording.contest.contest import (
     LONG_S,
     MARGIN,
     NEVER,
-    PAIRS,
     WAIT,
     WAITS,
+    WARM,
     Contest,
     Figures,
     Turn,
@@ -53,6 +58,12 @@ class Known:
         self.closed += 1
 
 
+REPLAYS = [Turn.AGAIN] * WARM + [Turn.REPLAY] * BLOCK
+PLAINLY = [Turn.WARM] * WARM + [Turn.PLAIN] * BLOCK
+WHOLE = (REPLAYS + PLAINLY) * BLOCKS
+"""A round that is not decided before its end."""
+
+
 def play(
     contest: Contest, replays: int, replay_s: float, plain_s: float, kind: Kind = Kind.THERE
 ) -> tuple[list[Turn], int]:
@@ -63,64 +74,104 @@ def play(
         turns.append(turn)
         if turn in (Turn.NOTHING, Turn.LOST):
             return turns, following
-        assert following == replays + (turn is Turn.PLAIN)
-        if turn is not Turn.WARM:
+        assert following == replays
+        if turn in (Turn.REPLAY, Turn.PLAIN):
             contest.add(turn, Known(replay_s if turn is Turn.REPLAY else plain_s, kind=kind))
-        replays += turn is Turn.REPLAY or turn is Turn.PLAIN  # the one that is not timed
+        replays += turn in (Turn.AGAIN, Turn.REPLAY)
 
 
-def test_in_turns_until_the_round_ends() -> None:
+def fill(
+    contest: Contest,
+    replay: Callable[[], Known | None],
+    plain: Callable[[], Known | None],
+    *,
+    walks: bool = False,
+) -> None:
+    """All calls of a round, up to where it is judged."""
+    for _ in WHOLE:
+        turn, _ = contest.turn(FIRST_ROUND, walks=walks)
+        known = replay() if turn is Turn.REPLAY else plain() if turn is Turn.PLAIN else None
+        if known is not None:
+            contest.add(turn, known)
+
+
+def test_in_blocks_by_turns_until_the_round_ends() -> None:
     turns, following = play(Contest(), FIRST_ROUND, 100e-6, 100e-6)
-    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
-    assert following == FIRST_ROUND + 2 * PAIRS + FIRST_ROUND * FACTOR
+    assert turns == [*WHOLE, Turn.NOTHING]
+    assert following == FIRST_ROUND + BLOCKS * len(REPLAYS) + FIRST_ROUND * FACTOR
 
 
 def test_long_calls_are_timed_as_they_come() -> None:
+    """That they are long shows in the first ones."""
     turns, _ = play(Contest(), FIRST_ROUND, 2 * LONG_S, 2 * LONG_S)
-    assert turns == [Turn.REPLAY, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    few = FEWEST_LOST
+    further = ([Turn.REPLAY] * few + [Turn.PLAIN] * few) * (BLOCKS - 1)
+    assert turns == [*REPLAYS, *[Turn.PLAIN] * few, *further, Turn.NOTHING]
 
 
-def test_a_replay_that_was_not_the_usual_one_is_tried_again() -> None:
+@pytest.mark.parametrize("before", [WARM + 1, len(REPLAYS)])
+def test_a_replay_that_was_not_the_usual_one_is_made_again(before: int) -> None:
     contest = Contest()
-    assert contest.turn(FIRST_ROUND) == (Turn.REPLAY, FIRST_ROUND)
-    assert contest.retract(FIRST_ROUND) == FIRST_ROUND + WAIT
-    turns, _ = play(contest, FIRST_ROUND + WAIT, 100e-6, 100e-6)
-    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    turns = [contest.turn(FIRST_ROUND)[0] for _ in range(before)]
+    assert turns[-1] is Turn.REPLAY
+    contest.retract()
+    again, _ = play(contest, FIRST_ROUND, 100e-6, 100e-6)
+    assert again == [*WHOLE[before - 1 :], Turn.NOTHING]
 
 
-def test_a_clear_winner_costs_two_pairs() -> None:
+def test_what_the_next_call_is_for_is_told_before_it_is_made() -> None:
+    contest = Contest()
+    for turn in REPLAYS + PLAINLY:
+        assert not contest.rests and contest.next is turn and contest.next is turn
+        contest.advance()
+    assert contest.rests  # there is a block of each kind
+
+
+def test_calls_that_threads_make_at_once_end_a_block_all_the_same() -> None:
+    contest = Contest()
+    for turn in (Turn.REPLAY, Turn.PLAIN):
+        for _ in range(WARM + BLOCK - 1):
+            contest.advance()
+        assert contest.next is turn
+        contest.advance()
+    contest.advance()  # another thread has seen the last one, too
+    assert contest.rests
+
+
+def test_a_clear_winner_costs_one_block_of_each() -> None:
     contest = Contest()
     turns, following = play(contest, FIRST_ROUND, 100e-6, 2 * CLEAR * 100e-6)
-    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * 2 + [Turn.NOTHING]
+    assert turns == [*REPLAYS, *PLAINLY, Turn.NOTHING]
     assert contest.figures == Figures(100e-6, 2 * CLEAR * 100e-6)
-    assert following == FIRST_ROUND + 4 + FIRST_ROUND * FACTOR
+    assert following == FIRST_ROUND + len(REPLAYS) + FIRST_ROUND * FACTOR
 
 
 def test_rounds_are_ever_more_seldom() -> None:
     contest, replays, gaps = Contest(), FIRST_ROUND, list[int]()
     for _ in range(4):
         turns, following = play(contest, replays, 1e-6, 1e-3)
-        gaps.append(following - replays - 2 * turns.count(Turn.REPLAY))
+        gaps.append(following - replays - turns.count(Turn.AGAIN) - turns.count(Turn.REPLAY))
         replays = following
     assert gaps == [FIRST_ROUND * FACTOR**n for n in range(1, 5)]
 
 
-def test_a_clear_loser_costs_three_pairs() -> None:
+def test_a_clear_loser_costs_one_round() -> None:
+    """All replays of one block may be long since something else runs."""
     contest = Contest()
     turns, following = play(contest, FIRST_ROUND, 2 * CLEAR * 100e-6, 100e-6)
-    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * FEWEST_LOST + [Turn.LOST]
+    assert turns == [*WHOLE, Turn.LOST]
     assert following == NEVER and contest.figures == Figures(2 * CLEAR * 100e-6, 100e-6)
 
 
 def test_microseconds_are_no_clear_loss() -> None:
     turns, _ = play(Contest(), FIRST_ROUND, 0.5 * LEAST_S * 2 * CLEAR, 0.5 * LEAST_S * CLEAR)
-    assert turns == [Turn.REPLAY, Turn.WARM, Turn.PLAIN] * PAIRS + [Turn.NOTHING]
+    assert turns == [*WHOLE, Turn.NOTHING]
 
 
 def test_two_lost_rounds_in_a_row() -> None:
     contest = Contest()
     turns, following = play(contest, FIRST_ROUND, 140e-6, 100e-6)
-    assert turns[-1] is Turn.NOTHING and following == FIRST_ROUND + 2 * PAIRS + CONFIRM
+    assert turns[-1] is Turn.NOTHING and following == FIRST_ROUND + BLOCKS * len(REPLAYS) + CONFIRM
     turns, following = play(contest, following, 140e-6, 100e-6)
     assert turns[-1] is Turn.LOST and following == NEVER
     assert contest.figures == Figures(140e-6, 100e-6)
@@ -133,6 +184,15 @@ def test_a_round_that_is_not_lost_forgives_the_one_before() -> None:
         assert turns[-1] is Turn.NOTHING
         turns, replays = play(contest, replays, 100e-6, 100e-6)
         assert turns[-1] is Turn.NOTHING
+
+
+def test_where_rounds_say_different_things_the_next_one_comes_soon() -> None:
+    contest = Contest()
+    _, replays = play(contest, FIRST_ROUND, 140e-6, 100e-6)
+    turns, following = play(contest, replays, 100e-6, 100e-6)
+    assert following == replays + BLOCKS * len(REPLAYS) + FIRST_ROUND and turns[-1] is Turn.NOTHING
+    _, later = play(contest, following, 100e-6, 100e-6)
+    assert later == following + BLOCKS * len(REPLAYS) + FIRST_ROUND * FACTOR
 
 
 @pytest.mark.parametrize(
@@ -152,14 +212,19 @@ def test_microseconds_are_no_loss() -> None:
     assert Figures(10e-6 + LEAST_S * 1.01, 10e-6).lost
 
 
-@given(st.lists(st.floats(1e-6, 1.0), min_size=PAIRS, max_size=PAIRS))
-def test_outliers_do_not_decide(noise: list[float]) -> None:
-    """Two slow replays of five, however slow, lose no round."""
-    contest, slow = Contest(), iter([min(each, LONG_S / 2) for each in noise[: PAIRS // 2]] + [0.0] * PAIRS)
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is not Turn.WARM:
-            contest.add(turn, Known(100e-6 + (next(slow) if turn is Turn.REPLAY else 0.0)))
+TIMED = BLOCK * BLOCKS
+"""Calls of each kind that are timed in a round."""
+
+
+SPOILT = TIMED - TIMED // 4 - 1
+"""Calls of each kind that something else has made longer, without a say."""
+
+
+@given(st.lists(st.floats(1e-6, LONG_S / 2), min_size=SPOILT, max_size=SPOILT))
+def test_what_else_runs_on_the_machine_does_not_decide(noise: list[float]) -> None:
+    """Most of the replays, however slow, lose no round where some are as fast as plain calls."""
+    contest, slow = Contest(), iter([*noise, *[0.0] * TIMED])
+    fill(contest, lambda: Known(100e-6 + next(slow)), lambda: Known(100e-6))
     turn, _ = contest.turn(FIRST_ROUND)
     assert turn is Turn.NOTHING
     assert contest.figures == Figures(100e-6, 100e-6)
@@ -167,10 +232,7 @@ def test_outliers_do_not_decide(noise: list[float]) -> None:
 
 def test_the_device_is_not_waited_for() -> None:
     contest = Contest()
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is not Turn.WARM:
-            contest.add(turn, Known(140e-6 if turn is Turn.REPLAY else 100e-6, asked=6 * PAIRS))
+    fill(contest, lambda: Known(140e-6, asked=6), lambda: Known(100e-6, asked=6))
     replays, waited = FIRST_ROUND, 0
     while True:
         turn, following = contest.turn(replays)
@@ -185,10 +247,7 @@ def test_the_device_is_not_waited_for() -> None:
 
 def test_calls_that_were_no_samples_decide_nothing() -> None:
     contest = Contest()
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is Turn.REPLAY:  # all plain calls raise
-            contest.add(turn, Known(1e-3))
+    fill(contest, lambda: Known(1e-3), lambda: None)  # all plain calls raise
     turn, following = contest.turn(FIRST_ROUND)
     assert (turn, contest.figures) == (Turn.NOTHING, None)
     assert following == FIRST_ROUND + FIRST_ROUND * FACTOR
@@ -202,24 +261,45 @@ def test_calls_with_their_walks_back() -> None:
     assert contest.figures == Figures(140e-6, 100e-6, walked=True)
 
 
-@pytest.mark.parametrize("kind", [Kind.THERE, Kind.VOID])
-def test_where_somebody_walks_back_calls_alone_decide_nothing(kind: Kind) -> None:
+def unsaid(contest: Contest, *kinds: Kind) -> tuple[Turn, int]:
+    """A round of calls of some kinds by turns, whose results somebody walks back through; what it says."""
+    given = cycle(kinds)
+    fill(
+        contest,
+        lambda: Known(300e-6, kind=next(given)),
+        lambda: Known(100e-6, kind=next(given)),
+        walks=True,
+    )
+    return contest.turn(FIRST_ROUND, walks=True)
+
+
+def test_where_somebody_walks_back_calls_that_were_no_samples_decide_nothing() -> None:
     contest = Contest()
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND, walks=True)
-        if turn is not Turn.WARM:
-            contest.add(turn, Known(300e-6 if turn is Turn.REPLAY else 100e-6, kind=kind))
-    assert contest.turn(FIRST_ROUND, walks=True) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND * FACTOR)
+    for factor in (FACTOR, FACTOR**2):
+        assert unsaid(contest, Kind.VOID) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND * factor)
     assert contest.figures is None
+
+
+def test_calls_alone_decide_in_the_second_round_in_which_nobody_walks_back() -> None:
+    contest = Contest()
+    assert unsaid(contest, Kind.THERE) == (Turn.NOTHING, FIRST_ROUND + FIRST_ROUND)
+    assert contest.figures is None
+    turns, following = play(contest, FIRST_ROUND, 300e-6, 100e-6)
+    assert turns[-1] is Turn.LOST and following == NEVER
+
+
+def test_one_walk_in_between_and_calls_alone_decide_nothing() -> None:
+    contest = Contest()
+    for kinds in ([Kind.THERE], [Kind.THERE, Kind.THERE, Kind.VOID], [Kind.THERE]):
+        turn, _ = unsaid(contest, *kinds)
+        assert turn is Turn.NOTHING and contest.figures is None
 
 
 def test_a_walk_may_come_late() -> None:
     contest = Contest()
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is not Turn.WARM:
-            late = Known(140e-6 if turn is Turn.REPLAY else 100e-6, 3 * PAIRS + 2, Kind.BACK, Kind.OPEN)
-            contest.add(turn, late)
+    late = [Known(seconds, 3, Kind.BACK, Kind.OPEN) for seconds in [140e-6] * TIMED + [100e-6] * TIMED]
+    replays, plain = iter(late[:TIMED]), iter(late[TIMED:])
+    fill(contest, lambda: next(replays), lambda: next(plain))
     assert contest.turn(FIRST_ROUND) == (Turn.NOTHING, FIRST_ROUND + WAIT)
     turn, following = contest.turn(FIRST_ROUND + WAIT)
     while contest.figures is None:
@@ -230,12 +310,13 @@ def test_a_walk_may_come_late() -> None:
 def test_a_walk_is_not_waited_for_for_ever() -> None:
     """Of the calls that were walked by then, there are enough, or there are not."""
     contest, known = Contest(), list[Known]()
-    for number in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is not Turn.WARM:
-            asked = 10**6 if number < 3 * (PAIRS - 1) else 0
-            known.append(Known(300e-6 if turn is Turn.REPLAY else 100e-6, asked, Kind.BACK, Kind.OPEN))
-            contest.add(turn, known[-1])
+
+    def made(seconds: float) -> Known:
+        asked = 0 if len(known) % BLOCK == BLOCK - 1 and len(known) > TIMED else 10**6
+        known.append(Known(seconds, asked, Kind.BACK, Kind.OPEN))
+        return known[-1]
+
+    fill(contest, lambda: made(300e-6), lambda: made(100e-6))
     following = FIRST_ROUND
     for _ in range(WAITS):
         turn, following = contest.turn(following)
@@ -247,10 +328,7 @@ def test_a_walk_is_not_waited_for_for_ever() -> None:
 
 def test_the_device_is_waited_for_as_long_as_it_takes() -> None:
     contest = Contest()
-    for _ in range(3 * PAIRS):
-        turn, _ = contest.turn(FIRST_ROUND)
-        if turn is not Turn.WARM:
-            contest.add(turn, Known(300e-6, asked=10**6))
+    fill(contest, lambda: Known(300e-6, asked=10**6), lambda: Known(300e-6, asked=10**6))
     for _ in range(4 * WAITS):
         assert contest.turn(FIRST_ROUND) == (Turn.NOTHING, FIRST_ROUND + WAIT)
 

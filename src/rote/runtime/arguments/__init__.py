@@ -84,4 +84,5 @@ from .opened import (
     table_of,
 )
 from .places import StatePlace, can_be_carried, holds_tensors, place_of
+from .shapes import Shapes, shapes_of
 from .switches import Switches, read_switches

@@ -48,7 +48,7 @@ from .key import (
     overlapping_of,
     sharing,
 )
-from .leaves import ARRAY, Spec, is_mutable, keys_of
+from .leaves import ARRAY, Spec, fields_of, is_mutable, keys_of
 from .opened import table_of
 from .switches import SWITCHES
 
@@ -217,6 +217,12 @@ class Admission:
             source.refuse(f"names != {source.constant(names)}")
             members = "members"
             (self.generators if cls is torch.Generator else self._objects).append(name)
+        elif kind == "dataclass":
+            source.line(f"fields = {source.constant(fields_of)}({name}, {source.constant(cls)})")
+            source.refuse(f"fields is None or tuple(fields) != {source.constant(names)}")
+            members = "fields.values()"
+            if cls.__dictoffset__:
+                self._objects.append(name)
         elif kind == "namedtuple":  # its class may have got ways of its own to count and to iterate
             source.refuse(f"{source.constant(tuple.__len__)}({name}) != {len(children)}")
             if cls.__dictoffset__:
@@ -462,4 +468,5 @@ def _is_known(spec: Spec) -> bool:
         return True
     kind, cls, _, children = spec
     known = kind in (*_INDEXED, "object", ARRAY) or (kind == "dict" and cls in (dict, OrderedDict))
+    known = known or (kind == "dataclass" and not issubclass(cls, dict))
     return known and all(_is_known(child) for child in children)

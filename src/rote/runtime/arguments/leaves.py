@@ -125,7 +125,7 @@ def _parts(
     if opened and (opening := opened.get(kind)) is not None:
         return ("object", kind, *opening.look(value))
     if dataclasses.is_dataclass(kind):
-        held = _fields_of(value, kind)
+        held = fields_of(value, kind)
         return None if held is None else ("dataclass", kind, tuple(held), held.values())
     if kind is Bound:
         return "bound", Bound, value.targets, (value.value, *value.parts)
@@ -165,7 +165,7 @@ def _parts_of_named(value: tuple[Any, ...], names: Any) -> tuple[str, Any, Any, 
     return ("namedtuple", type(value), names, tuple.__iter__(value)) if known else None
 
 
-def _fields_of(value: Any, kind: type[Any]) -> dict[str, Any] | None:
+def fields_of(value: Any, kind: type[Any]) -> dict[str, Any] | None:
     """What lies in the fields of a dataclass instance; None if they are not all there is to it.
 
     A field that the class gives by a property or the like lies elsewhere.

@@ -254,7 +254,7 @@ def _free(values: list[Any], guards: list[Guard], ledger: Ledger) -> list[bool]:
 def may_track(recording: Recording, call: Call | None = None) -> bool:
     """Whether a way through the recording, known or not, may have results that require grad."""
     if not torch.is_grad_enabled():
-        return _is_tracked(recording)
+        return is_tracked(recording)
     tensors = recording.accesses.alive().values()
     leaves = call.leaves if call is not None else ()
     arguments = [leaf for leaf in leaves if is_instance(leaf, torch.Tensor)]
@@ -262,7 +262,7 @@ def may_track(recording: Recording, call: Call | None = None) -> bool:
         return any(tensor.requires_grad for tensor in (*tensors, *arguments))
 
 
-def _is_tracked(recording: Recording) -> bool:
+def is_tracked(recording: Recording) -> bool:
     """Whether a known way through the recording has results that require grad."""
     return any(node.template is not None and node.template.tracked for node in recording.root.walk())
 
@@ -273,7 +273,7 @@ def stands_in(recording: Recording) -> bool:
     Nodes that others hook have to be met. A call whose results require grad runs no backward inside, and a
     walk of its graph ends before those nodes.
     """
-    return _is_tracked(recording) if is_hooked() else torch.is_grad_enabled() or may_track(recording)
+    return is_tracked(recording) if is_hooked() else torch.is_grad_enabled() or may_track(recording)
 
 
 def shares_nodes(recording: Recording) -> bool:
@@ -282,7 +282,7 @@ def shares_nodes(recording: Recording) -> bool:
     A call whose results require grad leaves that to walks of its graph, which end before those nodes.
     Recordings of more than operations are not asked.
     """
-    if recording.exceeds_operations or _is_tracked(recording):
+    if recording.exceeds_operations or is_tracked(recording):
         return False
     if is_hooked():
         return True

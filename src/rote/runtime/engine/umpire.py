@@ -21,16 +21,17 @@ from ..arguments import NOT_MINE, Admission, Call, lengths_of
 from ..backends.protocol import Backend
 from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import FIRST_TIER, Recording
-from ..recording.contest import FIRST_ROUND, NEVER, Contest, RoundTrip, Turn, Upstream, told
-from ..replay import Counts
+from ..recording.contest import FIRST_ROUND, NEVER, WAIT, Contest, RoundTrip, Turn, Upstream, told
+from ..replay import Counts, TimedPath
+from .choice import is_tracked
 from .specialization import Specialization
 from .states import LifeEvent, State
 
 EARLY_ROUND = 1
 """Replays before the first comparison where another key has lost."""
 
-SEVERAL, SOON_ROUND = 4, 8
-"""From so many keys on the first one is compared after so few replays, as they share the calls."""
+SEVERAL, SOON_ROUND = 2, 8
+"""From so many recordings on the first one is compared after so few replays, as they share the calls."""
 
 MOST_CALLS = 0.9
 """Share of all calls from which a key that runs plainly is left alone, and not looked for each time."""
@@ -149,8 +150,9 @@ class Umpire:
         if self._has_lost:  # another key is likely to lose as well
             self._hurry([entry], EARLY_ROUND)
         elif not self._has_compared:
-            recorded = [each for each in self._met if any(one.recorded for one in each.recordings)]
-            self._hurry(recorded[:1] if len(recorded) >= SEVERAL else (), SOON_ROUND)  # one for all
+            recorded = [one for each in self._met for one in each.recordings if one.recorded]
+            for one in recorded[:1] if len(recorded) >= SEVERAL else ():  # for all
+                one.hurry(SOON_ROUND)
         if not any([recording.replays >= recording.due for recording in entry.recordings]):
             return NOT_MINE
         spent = perf_counter() - since
@@ -179,21 +181,43 @@ class Umpire:
             if lengths is not None:
                 lengths.lost = why
             entry.give_up(LifeEvent.LOST, why)
-        elif turn is Turn.REPLAY:
+        if turn in (Turn.LOST, Turn.NOTHING):
+            return NOT_MINE
+        text = "a plain call was made, to compare replays with"
+        plainly = [reason(rules.SLOWER, text, user_site(caller))]
+        begins = lengths is None and turn in (Turn.AGAIN, Turn.REPLAY)
+        if begins and self._time_path(entry, recording, call, plainly):
+            if turn is Turn.REPLAY:
+                contest.retract()
+            return NOT_MINE
+        if turn is Turn.AGAIN:
+            return NOT_MINE
+        if turn is Turn.REPLAY:
             return self._replay(entry, recording, call, args, kwargs, caller, spent)
-        elif turn in (Turn.WARM, Turn.PLAIN):
-            entry.counts.calls += 1
-            text = "a plain call was made, to compare replays with"
-            self._tally.add([reason(rules.SLOWER, text, user_site(caller))])
-            rebound = recording.accesses.alone()
-            if turn is Turn.WARM and not rebound:
-                return WARMING
-            backend = entry.prepare(call)
-            upstream = Upstream.of(call, backend.device)
-            told_apart = Admission.possible(call) or entry.counts.calls >= MOST_CALLS * self._counts.calls
-            asks = contest if turn is Turn.PLAIN else None
-            return Timed(asks, backend, upstream, 0.0 if told_apart else spent, Homes(rebound))
-        return NOT_MINE
+        entry.counts.calls += 1
+        self._tally.add(plainly)
+        rebound = recording.accesses.alone()
+        if turn is Turn.WARM and not rebound:
+            return WARMING
+        backend = entry.prepare(call)
+        upstream = Upstream.of(call, backend.device)
+        told_apart = Admission.possible(call) or entry.counts.calls >= MOST_CALLS * self._counts.calls
+        asks = contest if turn is Turn.PLAIN else None
+        return Timed(asks, backend, upstream, 0.0 if told_apart else spent, Homes(rebound))
+
+    def _time_path(
+        self, entry: Specialization, recording: Recording, call: Call, plainly: list[Reason]
+    ) -> bool:
+        """Have the next calls timed by the hot path itself, where there is one; this one is a replay."""
+        path = entry.generated(recording)
+        if path is None or recording.accesses.rebound or (torch.is_grad_enabled() and is_tracked(recording)):
+            return False
+        TimedPath(
+            path, recording, entry.prepare(call), entry.function, self._counts, entry.counts, self._tally,
+            plainly,
+        )  # fmt: skip
+        recording.compare_at(recording.replays + FIRST_ROUND)  # if the path goes meanwhile
+        return True
 
     def _hurry(self, entries: Iterable[Specialization], replays: int) -> None:
         for entry in entries:
@@ -240,7 +264,7 @@ class Umpire:
                 entry.look_again(recording)
             return NOT_MINE
         recording.improve_at(NEVER)
-        tiers.use(exact=turn is Turn.REPLAY)
+        tiers.use(exact=turn is Turn.REPLAY or turn is Turn.AGAIN)
         try:
             return self._run(entry, recording, call, caller, spent, contest, turn)
         finally:
@@ -258,7 +282,7 @@ class Umpire:
         timing = backend.start_timing(spent)
         result = entry.run(call, caller)
         timing.stop()
-        if turn is not Turn.WARM and result.how == REPLAYED and result.recording is recording:
+        if turn in (Turn.REPLAY, Turn.PLAIN) and result.how == REPLAYED and result.recording is recording:
             contest.add(turn, RoundTrip(timing, backend, result.value, upstream))
         return self._finish(entry, result)
 
@@ -276,7 +300,7 @@ class Umpire:
         counts, contest = self._counts, recording.contest
         path, before = entry.generated(recording), counts.replayed
         recording.compare_at(NEVER)  # or the hot path would leave the call to us
-        following = recording.replays + 1
+        following = recording.replays
         try:
             if path is None:
                 return self._run(entry, recording, call, caller, spent, contest, Turn.REPLAY)
@@ -291,7 +315,8 @@ class Umpire:
                     contest.add(Turn.REPLAY, RoundTrip(timing, backend, value, upstream))
                 return value
             counts.calls += 1
-            following = contest.retract(recording.replays)
+            contest.retract()
+            following = recording.replays + WAIT
             return NOT_MINE
         finally:
             recording.compare_at(following)

@@ -2,3 +2,4 @@
 
 from .general import STEP_CLOCK, ReplayClock, Replayed, TimedStep, raised, replay, result_of, takes_back
 from .generated import Counting, Counts, HotPath, KeyCounts, ReplayWriter, range_of
+from .timed import TimedPath

@@ -122,16 +122,17 @@ class HotPath:
     """Answers the calls of one key and one state from one recording.
 
     Attributes:
-        call: That function, of positional and keyword arguments. It returns NOT_MINE if the general path has
-            to decide, and may return PLAINLY.
+        call: Of positional and keyword arguments. It returns NOT_MINE if the general path has to decide, and
+            may return PLAINLY.
+        answers: The function that was generated; ``call`` is another one while calls are timed.
     """
 
-    __slots__ = ("__weakref__", "_lessons", "_steps", "call")
+    __slots__ = ("__weakref__", "_lessons", "_steps", "answers", "call")
 
     def __init__(self, key: KeyCounts, recording: Recording, call: Answering) -> None:
         self._steps = recording.root.steps
         self._lessons = key.lessons
-        self.call = call
+        self.call = self.answers = call
         recording.when_released(self.drop)
 
     @staticmethod
@@ -156,7 +157,7 @@ class HotPath:
 
     def drop(self) -> None:
         """The recording is released: let go of everything."""
-        self.call = _not_mine
+        self.call = self.answers = _not_mine
         self._lessons = -1
         self._steps = None
 

@@ -9,8 +9,10 @@ is free, earned and spent. Why it is so:
   or it met a value that no call had: where sizes are new in each call, each second one records a way that no
   further call goes. A replay makes up for one recording and one lesson, and not for all: of a detector's
   calls one in ten happens to find as many boxes as another one.
-- **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. Calls that
-  complete an observation wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
+- **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. What those
+  take is lost where a program does not, so they take no more than ``AT_ONCE_S``, and longer ones wait sooner:
+  a few calls, where calls are long. Calls that complete an observation wait from ``COMPLETED_AT_ONCE`` on
+  only, as they show that calls come again.
 - **Lengths.** A loop over positions comes to each of them once before it comes to one again, so
   ``FREE_AHEAD`` recordings ahead (:mod:`..other_lengths`) are free. No other call waits for them.
 - **Earned.** Until a contest has measured what a replay saves, it is taken from replays that came the general
@@ -125,6 +127,10 @@ AT_ONCE = FREE_TRACES // 2
 COMPLETED_AT_ONCE = FREE_TRACES * 3 // 4
 """After how many calls do not wait that complete what was observed."""
 
+AT_ONCE_S, LEAST_AT_ONCE = 0.24, 2
+"""Seconds that these take at most, and how many there are however long they take: one that observes, and one
+that finds out what has changed."""
+
 WAIT = 0.25
 """How long the next one waits, in traced calls; each further one waits twice as long."""
 
@@ -175,6 +181,9 @@ FREE_SEARCHES = 2
 PATH_S = 75e-6
 """What a plain path takes for a call that it answers, with what the next ones lose by it: 30 to 75 us between
 calls of 4 to 70 us, whose caches it empties (``benchmarks/slower.py``, host); 4 us in a row."""
+
+PATH_SHARE = 0.005
+"""Of the time of plain calls, what plain paths may take in the long run."""
 
 LONGEST_REST = 4096
 """Calls that are left alone at most, before one is looked at; replays, before work on them is thought of."""
@@ -457,8 +466,12 @@ class Ledger:
         return self._means.earned_s < 0.0
 
     def rest(self) -> int:
-        """Calls that need no look where nothing is replayed, since nothing more could come of it."""
-        return self._calls_that_earn(max(self._trace_s - self._means.earned_s, self._look_s))
+        """Calls that need no look where nothing is replayed, since nothing more could come of it.
+
+        While tracing is free, those take as long as the look.
+        """
+        trace_s = 0.0 if self.is_free else self._trace_s - self._means.earned_s
+        return self._calls_that_earn(max(trace_s, self._look_s))
 
     def rest_from_looks(self) -> int:
         """Calls that pay for the look, where something may be replayed."""
@@ -466,12 +479,13 @@ class Ledger:
 
     def rest_from_paths(self) -> int:
         """Calls that pay for one that a plain path answers, in the long run."""
-        return min(int(PATH_S / (LATE_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
+        return min(int(PATH_S / (PATH_SHARE * self._plain_s)), LONGEST_REST) if self._plain_s else 0
 
     def _calls_that_earn(self, seconds: float) -> int:
-        if self.is_free or not self._plain_s:
+        if not (self.bounded and self._plain_s):
             return 0
-        return min(int(seconds / (self._share() * self._plain_s)), LONGEST_REST)
+        share = 1.0 if self.is_free else self._share()
+        return min(int(seconds / (share * self._plain_s)), LONGEST_REST)
 
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
@@ -498,6 +512,9 @@ class Ledger:
     def _wait_s(self, *, completes: bool = False, ahead: bool = False) -> float:
         """How long plain calls still have to take before the next trace is free; none if that is over."""
         at_once = AHEAD_AT_ONCE if ahead else COMPLETED_AT_ONCE if completes else AT_ONCE
+        if self._trace_s and not completes:
+            share = min(AT_ONCE_S / (AT_ONCE * self._trace_s), 1.0)
+            at_once = max(int(at_once * share), LEAST_AT_ONCE)
         further = self._in_vain - (0 if ahead else self._ahead) - self._of_all(at_once)
         return WAIT * self._trace_s * 2**further - self._plain_s * self._since if further >= 0 else 0.0
 

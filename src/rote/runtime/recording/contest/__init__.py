@@ -1,4 +1,4 @@
 """Replays against plain calls, timed where they run."""
 
-from .contest import FIRST_ROUND, NEVER, Contest, Figures, Turn, told
-from .roundtrip import RoundTrip, Upstream
+from .contest import BLOCK, FIRST_ROUND, NEVER, WAIT, Contest, Figures, Turn, told
+from .roundtrip import RoundTrip, TimedCall, Upstream

@@ -89,11 +89,30 @@ class Stage(Enum):
     AHEAD, UNDER_WAY, DONE, SPOILT = range(4)
 
 
-class RoundTrip:
+class TimedCall:
+    """One timed call through whose results nobody can walk back."""
+
+    def __init__(self, call: Timing) -> None:
+        self._call = call
+
+    def cost(self) -> Cost:
+        """What it came to."""
+        call = self._call.seconds()
+        return Cost(Kind.QUEUED) if call is None else Cost(Kind.THERE, call)
+
+    def call_seconds(self) -> float | None:
+        """Those of the call alone."""
+        return self._call.seconds()
+
+    def close(self) -> None:
+        """It has been judged."""
+
+
+class RoundTrip(TimedCall):
     """One timed call, from its return on; a walk leaves it ``upstream``."""
 
     def __init__(self, call: Timing, backend: Backend, value: Any, upstream: Upstream) -> None:
-        self._call = call
+        super().__init__(call)
         self._backend = backend
         self._walk: Timing | None = None
         self._pass: int | None = None
@@ -143,10 +162,6 @@ class RoundTrip:
         if call is None or walk is None:
             return Cost(Kind.QUEUED)
         return Cost(Kind.THERE if self._walk is None else Kind.BACK, call + walk)
-
-    def call_seconds(self) -> float | None:
-        """Those of the call alone."""
-        return self._call.seconds()
 
     def close(self) -> None:
         """It has been judged: nobody needs to look out any longer."""
