@@ -17,7 +17,7 @@ import torch
 from ...base import user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import NOT_MINE, Admission, Call, lengths_of
+from ..arguments import NOT_MINE, Admission, Call
 from ..backends.protocol import Backend
 from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
 from ..recording import FIRST_TIER, Recording
@@ -32,6 +32,9 @@ EARLY_ROUND = 1
 
 SEVERAL, SOON_ROUND = 2, 8
 """From so many recordings on the first one is compared after so few replays, as they share the calls."""
+
+MANY = 4
+"""Keys that replay as many operations from which on they are compared together, as each comes rarely."""
 
 MOST_CALLS = 0.9
 """Share of all calls from which a key that runs plainly is left alone, and not looked for each time."""
@@ -74,10 +77,10 @@ class Timed:
         return value
 
 
-class _Lengths:
-    """Keys that differ in the lengths of states alone, and take about as long: one contest for all of them.
+class _Alike:
+    """Many keys that replay as many operations, as those of states of other lengths: one contest for all.
 
-    Each of them comes once for each prompt. By itself it would be compared when sixty prompts are over.
+    Each of them comes rarely, such as once for each prompt: it would be compared when sixty prompts are over.
 
     Attributes:
         lost: Why all of them run plainly.
@@ -97,6 +100,10 @@ class _Lengths:
     def replays(self) -> int:
         """Replays of all of them."""
         return sum([recording.replays for recording in self._recordings()])
+
+    def replaying(self) -> list[Specialization]:
+        """Those that do not run plainly."""
+        return [each for each in self.entries if each.life.state is not State.EAGER]
 
     def join(self, entry: Specialization) -> None:
         """A key belongs to them; so do recordings that it has got since."""
@@ -124,8 +131,8 @@ class Umpire:
         self._finish = finish
         self._has_lost = False  # a key runs plainly since it is faster
         self._has_compared = False  # a comparison has come to its end
-        self._lengths: dict[Any, _Lengths] = {}
-        self._met = weakref.WeakKeyDictionary[Specialization, _Lengths | None]()
+        self._alike: dict[Any, _Alike] = {}
+        self._met = weakref.WeakKeyDictionary[Specialization, _Alike | None]()
 
     def run(
         self,
@@ -144,9 +151,9 @@ class Umpire:
         Returns:
             The value, or a :class:`Timed` or WARMING. NOT_MINE if this is a call like any other.
         """
-        lengths = self._lengths_of(entry)
-        if lengths is not None and lengths.lost is not None and entry.life.state is not State.EAGER:
-            entry.give_up(LifeEvent.LOST, lengths.lost)
+        alike = self._alike_of(entry)
+        if alike is not None and alike.lost is not None and entry.life.state is not State.EAGER:
+            entry.give_up(LifeEvent.LOST, alike.lost)
         if self._has_lost:  # another key is likely to lose as well
             self._hurry([entry], EARLY_ROUND)
         elif not self._has_compared:
@@ -166,26 +173,27 @@ class Umpire:
                 return NOT_MINE
         if recording.replays < recording.compared:
             return self._compare_tiers(entry, recording, call, caller, spent)
-        contest, replays = recording.contest, recording.replays if lengths is None else lengths.replays
+        contest, replays = recording.contest, recording.replays if alike is None else alike.replays
         turn, due = contest.turn(replays, walks=_is_walked(entry))
-        (recording if lengths is None else lengths).compare_at(due)
+        (recording if alike is None else alike).compare_at(due)
         if contest.figures is not None:
             self._has_compared = True
             entry.subject.ledger.compare(contest.figures.replay_s, contest.figures.plain_s)
-        if turn is Turn.LOST and lengths is None and self._waits_for_tiers(entry, recording):
+        if turn is Turn.LOST and alike is None and self._waits_for_tiers(entry, recording):
             return NOT_MINE
         if turn is Turn.LOST:
             why = reason(rules.SLOWER, f"{contest.figures}, so the key runs plainly", user_site(caller))
             self._has_lost = True
             self._hurry(self._met, EARLY_ROUND)
-            if lengths is not None:
-                lengths.lost = why
-            entry.give_up(LifeEvent.LOST, why)
+            if alike is not None:
+                alike.lost = why
+            for each in (entry,) if alike is None else alike.replaying():
+                each.give_up(LifeEvent.LOST, why)
         if turn in (Turn.LOST, Turn.NOTHING):
             return NOT_MINE
         text = "a plain call was made, to compare replays with"
         plainly = [reason(rules.SLOWER, text, user_site(caller))]
-        begins = lengths is None and turn in (Turn.AGAIN, Turn.REPLAY)
+        begins = alike is None and turn in (Turn.AGAIN, Turn.REPLAY)
         if begins and self._time_path(entry, recording, call, plainly):
             if turn is Turn.REPLAY:
                 contest.retract()
@@ -231,16 +239,23 @@ class Umpire:
         return paid and recording.waits_for_tiers()
 
     def clear(self) -> None:
-        """What was found of lengths is forgotten."""
-        self._lengths.clear()
+        """What was found of keys that are alike is forgotten."""
+        self._alike.clear()
         self._met.clear()
 
-    def _lengths_of(self, entry: Specialization) -> _Lengths | None:
-        """The keys that one belongs to, if there are any."""
-        if entry not in self._met:
-            common = None if entry.limits.keep else lengths_of(entry.key)
-            self._met[entry] = self._lengths.setdefault(common, _Lengths()) if common is not None else None
-        found = self._met[entry]
+    def _alike_of(self, entry: Specialization) -> _Alike | None:
+        """The keys that one is compared with, if there are many that replay as many operations."""
+        found = self._met.setdefault(entry, None)
+        count = _operations(entry) if found is None and not entry.limits.keep else None
+        if count is not None:
+            alike = [
+                each for each, known in self._met.items() if known is None and _operations(each) == count
+            ]
+            if count in self._alike or len(alike) >= MANY:
+                found = self._alike.setdefault(count, _Alike())
+                self._met.update(dict.fromkeys(alike, found))
+                for each in alike:
+                    found.join(each)
         if found is not None:
             found.join(entry)
         return found
@@ -328,6 +343,13 @@ def _lost(contest: Contest) -> str:
     if figures is None:
         return "its replays took longer"
     return f"its replays took {told(figures.replay_s)}, and {told(figures.plain_s)} before"
+
+
+def _operations(entry: Specialization) -> int | None:
+    """How many operations the recordings of a key have, if it replays and was never compared."""
+    counts = {each.operations() for each in entry.recordings if each.recorded}
+    known = any([each.contest.figures is not None for each in entry.recordings])
+    return counts.pop() if len(counts) == 1 and not known else None
 
 
 def _is_walked(entry: Specialization) -> bool:
