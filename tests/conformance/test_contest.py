@@ -407,6 +407,30 @@ def test_positions_of_a_cache_are_compared_together(device: torch.device, clock:
     assert 0 in plainly and plainly[-1] == 8, plainly  # all of them replayed, and all have lost
 
 
+@pytest.mark.parametrize("wins", [False, True])
+def test_many_shapes_by_turns_are_compared_together(
+    device: torch.device, clock: Clock, *, wins: bool
+) -> None:
+    """Each of twenty comes in one call of twenty, and one more joins them when all is decided."""
+    ticks = clock.ticks
+
+    def fn(x: torch.Tensor) -> torch.Tensor:
+        ticks.put(None)
+        return x.cumsum(0) * 2
+
+    clock.replay_s, clock.plain_s = (50e-6 if wins else 200e-6), 100e-6
+    g = rote.graph(fn)
+    for turn in range(20):
+        before, lengths = clock.plain, [*range(1, 21), *([30] if turn >= 10 else [])]
+        for length in lengths:
+            x = torch.ones(length, device=device)
+            assert torch.equal(g(x), x.cumsum(0) * 2)
+        plainly = clock.plain - before
+        assert turn < 18 or plainly == (0 if wins else len(lengths)), (turn, plainly)
+        assert turn != 12 or plainly >= (0 if wins else 19), plainly
+    assert g.report().replayed >= (250 if wins else 20)
+
+
 def test_calls_are_left_alone_where_hardly_any_key_replays(
     device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
