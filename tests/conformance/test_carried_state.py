@@ -728,7 +728,7 @@ def test_what_is_added_to_in_place_and_reset_now_and_then(device):
     """A recording that copies an argument finds it in its slot again, and not something the call has left."""
     metric, plain = Mean(device), Mean(device)
 
-    @rote.graph
+    @rote.graph(keep=True)
     def step(x):
         metric.update(x)
         return x * 2

@@ -397,7 +397,7 @@ def test_positions_of_a_cache_are_compared_together(device: torch.device, clock:
 
     clock.replay_s, clock.plain_s = 200e-6, 100e-6
     g, plainly = rote.graph(fn), list[int]()
-    for _ in range(2 + ROUND // 8 + 2):
+    for _ in range(2 + ROUND // 8 + 6):
         cache, total = Cache(), torch.zeros(4, device=device)
         before = clock.plain
         for n in range(8):

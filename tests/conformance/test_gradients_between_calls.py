@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -184,7 +185,7 @@ def drive(device: torch.device, wrap: Callable[..., Any], clears: int, steps: in
 @pytest.mark.parametrize("clears", [1, 4])
 def test_gradients_that_are_left_and_added_to_replay(device, clears):
     """The commonest loop there is: zero_grad, forward and backward, step; or several backwards to a step."""
-    g, found = drive(device, rote.graph, clears, 60)
+    g, found = drive(device, partial(rote.graph, keep=True), clears, 60)
     _, expected = drive(device, lambda each: each, clears, 60)
     assert same(found, expected)
     assert g.report().replayed >= 36, g.explain()

@@ -114,7 +114,7 @@ def test_what_was_replaced_dies(device, swap, grad):
 def test_what_the_caller_keeps_has_a_recording_of_its_own(device, name):
     net, other = Net(device), Net(device)
     other.function = lambda x: x * 2
-    graphed = rote.graph(net)
+    graphed = rote.graph(net, keep=True)
     kept = [getattr(net, name), getattr(other, name)]
     with torch.no_grad():
         for number in range(8):

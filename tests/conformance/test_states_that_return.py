@@ -64,7 +64,7 @@ def test_it_is_replayed(device, state, held):
             state = holder.state if held == "attribute" else cell
             return x * 2 if mode_of(state) == "double" else x + 1
 
-    g = rote.graph(f)
+    g = rote.graph(f, keep=True)
     for number in range(ROUNDS):
         for mode in ("double", "add"):
             set_state(make(mode))
