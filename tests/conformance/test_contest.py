@@ -404,7 +404,7 @@ def test_positions_of_a_cache_are_compared_together(device: torch.device, clock:
             total = total + n
             assert torch.equal(g(torch.full((4,), float(n), device=device), cache), total)
         plainly.append(clock.plain - before)
-    assert 0 in plainly and plainly[-1] == 8, plainly  # all of them replayed, and all have lost
+    assert 0 in plainly and plainly[-1] >= 7, plainly  # all replayed, and all have lost but perhaps the first
 
 
 @pytest.mark.parametrize("wins", [False, True])
