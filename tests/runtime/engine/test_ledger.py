@@ -14,7 +14,6 @@ from tests.clock import ALLOWS_WORK, COSTS
 from rote.runtime.engine.ledger import (
     AHEAD_AT_ONCE,
     AT_ONCE,
-    AT_ONCE_S,
     COMPLETED_AT_ONCE,
     EARLY_CALLS,
     FIRST_WORK_S,
@@ -31,7 +30,6 @@ from rote.runtime.engine.ledger import (
     FREE_WRAPPERS,
     INVESTED,
     LATE_SHARE,
-    LEAST_AT_ONCE,
     LONGEST_REST,
     MOST,
     PATH_S,
@@ -43,11 +41,9 @@ from rote.runtime.engine.ledger import (
     Means,
     Misses,
 )
-from rote.runtime.engine.ledger import ledger as ledgers
 
 TRACED_S, PLAIN_S = 1.0, 0.1
 SURPLUS_S = TRACED_S - PLAIN_S
-SHORT_S = AT_ONCE_S / AT_ONCE
 
 
 @pytest.fixture(autouse=True)
@@ -56,7 +52,6 @@ def _as_given(monkeypatch: pytest.MonkeyPatch) -> None:
     for method in COSTS:
         monkeypatch.setattr(Ledger, method.__name__, method)
     monkeypatch.setattr(Ledger, "allows_work", ALLOWS_WORK)
-    monkeypatch.setattr(ledgers, "AT_ONCE_S", math.inf)
 
 
 def call(ledger: Ledger) -> bool:
@@ -106,20 +101,6 @@ def test_what_never_settles_loses_little_more_than_what_is_traced_at_once():
                 ledger.add_plain(PLAIN_S)
             further = math.log2(1 + calls * PLAIN_S / (WAIT * traced_s))
             assert lost <= (AT_ONCE + 1 + further) * traced_s
-
-
-@pytest.mark.parametrize("share", [0.5, 1.0, 2.0, 2.5, 100.0])
-def test_no_more_seconds_are_lost_at_once_than_so_many(share, monkeypatch):
-    """What is longer waits sooner, whatever comes of the calls before."""
-    monkeypatch.setattr(ledgers, "AT_ONCE_S", AT_ONCE_S)
-    ledger, traced_s = Ledger(), share * SHORT_S
-    ledger.add_plain(PLAIN_S)
-    at_once = 0
-    while ledger.allows():
-        ledger.add_trace(PLAIN_S + traced_s, recorded=False)
-        at_once += 1
-    assert at_once == max(LEAST_AT_ONCE, int(AT_ONCE / max(share, 1.0)))
-    assert ledger.allows(completes=True)  # what was observed is recorded all the same
 
 
 def test_replays_shorten_a_wait():

@@ -3,7 +3,6 @@
 from .ledger import (
     AHEAD_AT_ONCE,
     AT_ONCE,
-    AT_ONCE_S,
     COMPLETED_AT_ONCE,
     EARLY_CALLS,
     FIRST_WORK_S,
@@ -20,7 +19,6 @@ from .ledger import (
     FREE_WRAPPERS,
     INVESTED,
     LATE_SHARE,
-    LEAST_AT_ONCE,
     LONGEST_REST,
     MOST,
     PATH_S,

@@ -9,10 +9,8 @@ is free, earned and spent. Why it is so:
   or it met a value that no call had: where sizes are new in each call, each second one records a way that no
   further call goes. A replay makes up for one recording and one lesson, and not for all: of a detector's
   calls one in ten happens to find as many boxes as another one.
-- **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. What those
-  take is lost where a program does not, so they take no more than ``AT_ONCE_S``, and longer ones wait sooner:
-  a few calls, where calls are long. Calls that complete an observation wait from ``COMPLETED_AT_ONCE`` on
-  only, as they show that calls come again.
+- **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. Calls that
+  complete an observation wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
 - **Lengths.** A loop over positions comes to each of them once before it comes to one again, so
   ``FREE_AHEAD`` recordings ahead (:mod:`..other_lengths`) are free. No other call waits for them.
 - **Earned.** Until a contest has measured what a replay saves, it is taken from replays that came the general
@@ -126,10 +124,6 @@ AT_ONCE = FREE_TRACES // 2
 
 COMPLETED_AT_ONCE = FREE_TRACES * 3 // 4
 """After how many calls do not wait that complete what was observed."""
-
-AT_ONCE_S, LEAST_AT_ONCE = 0.24, 2
-"""Seconds that these take at most, and how many there are however long they take: one that observes, and one
-that finds out what has changed."""
 
 WAIT = 0.25
 """How long the next one waits, in traced calls; each further one waits twice as long."""
@@ -512,9 +506,6 @@ class Ledger:
     def _wait_s(self, *, completes: bool = False, ahead: bool = False) -> float:
         """How long plain calls still have to take before the next trace is free; none if that is over."""
         at_once = AHEAD_AT_ONCE if ahead else COMPLETED_AT_ONCE if completes else AT_ONCE
-        if self._trace_s and not completes:
-            share = min(AT_ONCE_S / (AT_ONCE * self._trace_s), 1.0)
-            at_once = max(int(at_once * share), LEAST_AT_ONCE)
         further = self._in_vain - (0 if ahead else self._ahead) - self._of_all(at_once)
         return WAIT * self._trace_s * 2**further - self._plain_s * self._since if further >= 0 else 0.0
 
