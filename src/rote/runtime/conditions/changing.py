@@ -196,9 +196,9 @@ class ChangingNumbers:
         self._fixed_lines.update(lines)
 
     def doubt(self, places: Iterable[NumberSource]) -> None:
-        """The call ran what may look at these numbers: they are conditions if another one does as well."""
+        """The call ran what may look at these numbers: those in slots are conditions if another one does."""
         known = [*places]
-        self.fix([each for each in known if each.address in self._doubted])
+        self.fix([each for each in known if each.address not in self._slots or each.address in self._doubted])
         self._doubted.update([each.address for each in known])
 
     def fix(self, places: Iterable[NumberSource]) -> None:
