@@ -404,7 +404,8 @@ def test_positions_of_a_cache_are_compared_together(device: torch.device, clock:
             total = total + n
             assert torch.equal(g(torch.full((4,), float(n), device=device), cache), total)
         plainly.append(clock.plain - before)
-    assert 0 in plainly and plainly[-1] >= 7, plainly  # all replayed, and all have lost but perhaps the first
+    lost = 8 if device.type == "cpu" else 7  # on a GPU one of them is compared by itself
+    assert 0 in plainly and plainly[-1] >= lost, plainly  # all of them replayed, and all have lost
 
 
 @pytest.mark.parametrize("wins", [False, True])

@@ -51,7 +51,6 @@ from .key import (
     is_borrowed,
     is_known_by_identity,
     is_plain,
-    lengths_of,
     may_follow,
     remedy_of_key,
     told_lengths,

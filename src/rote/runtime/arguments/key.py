@@ -631,7 +631,7 @@ def family(key: Key) -> Key | None:
     return key._replace(tokens=tuple([token[:1] if token[0] == PARAMETER else token for token in key.tokens]))
 
 
-def lengths_of(key: Key) -> Key | None:
+def _lengths_of(key: Key) -> Key | None:
     """What calls have in common that differ in the sizes of tensors inside containers and objects alone.
 
     Such are the steps of a loop over states that grow. Whole numbers beside those tensors are positions, so
@@ -704,7 +704,7 @@ def remedy_of_key(was: Key, call: Call) -> str:
         return ""
     before, after = was.tokens[at], call.key.tokens[at]
     if isinstance(before[0], torch.Size):
-        return _GROWS if _grown_axis(before[0], after[0]) is not None and lengths_of(call.key) else ""
+        return _GROWS if _grown_axis(before[0], after[0]) is not None and _lengths_of(call.key) else ""
     if before[0] in (int, float, complex) and after[0] is before[0]:
         return "Call with it during the warm-up; a number that often changes is better passed as a tensor."
     if call.inputs and before[0] == after[0] == PARAMETER:
@@ -722,8 +722,8 @@ def _grown_axis(before: torch.Size, after: Any) -> int | None:
 
 def told_lengths(known: Iterable[Key], call: Call) -> str:
     """How many sizes of a state that grows have keys of their own, and what one size for all would bring."""
-    common, sizes = lengths_of(call.key), dict[int, set[int]]()
-    alike = [key for key in known if lengths_of(key) == common] if common is not None else []
+    common, sizes = _lengths_of(call.key), dict[int, set[int]]()
+    alike = [key for key in known if _lengths_of(key) == common] if common is not None else []
     for key in alike:
         at = differing_leaf(key, call)
         axis = _grown_axis(key.tokens[at][0], call.key.tokens[at][0]) if at is not None else None

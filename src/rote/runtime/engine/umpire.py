@@ -131,7 +131,7 @@ class Umpire:
         self._finish = finish
         self._has_lost = False  # a key runs plainly since it is faster
         self._has_compared = False  # a comparison has come to its end
-        self._alike: dict[Any, _Alike] = {}
+        self._alike: dict[int, _Alike] = {}  # by how many operations they replay
         self._met = weakref.WeakKeyDictionary[Specialization, _Alike | None]()
 
     def run(
@@ -247,12 +247,14 @@ class Umpire:
         """The keys that one is compared with, if there are many that replay as many operations."""
         found = self._met.setdefault(entry, None)
         count = _operations(entry) if found is None and not entry.limits.keep else None
-        if count is not None:
+        if count is not None and count in self._alike:
+            found = self._met[entry] = self._alike[count]
+        elif count is not None:
             alike = [
                 each for each, known in self._met.items() if known is None and _operations(each) == count
             ]
-            if count in self._alike or len(alike) >= MANY:
-                found = self._alike.setdefault(count, _Alike())
+            if len(alike) >= MANY:
+                found = self._alike[count] = _Alike()
                 self._met.update(dict.fromkeys(alike, found))
                 for each in alike:
                     found.join(each)

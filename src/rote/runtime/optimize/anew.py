@@ -231,15 +231,10 @@ class Recapture:
 
     def _forks(self, items: Sequence[Item]) -> Iterable[Concurrent]:
         """The items, those together that may run at the same time."""
-        return [
-            each if self._gains(each) else Concurrent((*each.first, *each.second))
-            for each in forks(items, self._short)
-        ]
-
-    def _gains(self, fork: Concurrent) -> bool:
-        """Whether two streams are faster than one."""
-        asynchronous = self._backend.capabilities.asynchronous
-        return asynchronous and self._alternatives.keys().isdisjoint(indices_of(fork))
+        found = forks(items, self._short)
+        if not self._backend.capabilities.asynchronous:
+            return [Concurrent((*each.first, *each.second)) for each in found]
+        return found
 
     def _fork(self, fork: Concurrent) -> None:
         """Capture items, and let die what only they have read."""

@@ -4,9 +4,8 @@ The projections of one input need not wait for one another, and a product of few
 idle. A graph keeps the order in which its operations were captured on one stream, so such products are
 captured on two. They are the same kernels with the same operands, so the bits are the same.
 
-On an H200 a training step of a small transformer takes 0.347 ms with two streams and 0.371 ms with one
-(``benchmarks/results/nvidia-h200/2026-11-30-two-streams.json``). An alternative of rote's is cut up so
-that it keeps a GPU busy: two of those at a time take longer than one behind the other.
+On an H200 a training step of a small transformer takes 0.347 ms with two streams and 0.371 ms with one, a
+U-Net 12.1 and 11.95 ms (``benchmarks/results/nvidia-h200/2026-11-30-two-streams.json``).
 
 What is given back meanwhile could be used by the other stream while it is still read. So nothing dies between
 the fork and the join.
