@@ -113,12 +113,12 @@ pytest test-cuda test-gpus test-long: export PYTHONDONTWRITEBYTECODE :=
 
 # Triton's interpreter has to be chosen before anything imports Triton: what it plays has a process of its own.
 pytest: $(INSTALLED)
-	$(WITHOUT_GPU) --ignore=$(INTERPRETED) $(PYTEST_ARGS)
+	$(WITHOUT_GPU) $(INTERPRETED:%=--ignore=%) $(PYTEST_ARGS)
 	$(WITHOUT_GPU) $(INTERPRETED) $(PYTEST_ARGS) || [ $$? -eq 5 ]
 WITHOUT_GPU = $(PY) -m pytest $(SHARED) -m "not cuda and not multi_gpu and not long"
 # Each process begins with a half of its own: neighbours share what they import and build.
 SHARED      = $(if $(call has,xdist),-n 2 --dist worksteal)
-INTERPRETED := tests/quant_kernels
+INTERPRETED := tests/quant_kernels tests/user_kernels
 
 # Tests marked as long: a model at its full size, a whole benchmark.
 test-long: $(INSTALLED)

@@ -150,7 +150,7 @@ MIXED_DEVICES = Rule("RT143", "operands on the host and on the device", _STOPS, 
 ADDRESS_READ = Rule("RT149", "address of a tensor read", _WRONG, Topic.MEMORY, _TRIAL)
 RAISES = Rule("RT161", "callable raises", _STOPS, Topic.LIMITS, _TRIAL)
 NO_FAKE = Rule("RT171", "operator without a fake implementation", _UNKNOWN, Topic.LIBRARIES, _TRIAL)
-FOREIGN_KERNEL = Rule("RT172", "kernel launched past PyTorch's dispatcher", _UNKNOWN, Topic.LIBRARIES, _TRIAL)
+FOREIGN_KERNEL = Rule("RT172", "kernel launched past PyTorch's dispatcher", _UNKNOWN, Topic.LIBRARIES, _RUN)
 
 RULES: Mapping[str, Rule] = MappingProxyType(
     {rule.code: rule for rule in list(globals().values()) if isinstance(rule, Rule)}

@@ -29,10 +29,13 @@ from ..autograd import BackwardPasses, SavedNumber
 from ..backends.protocol import holds, replaced
 from ..numbers import Computed, TrackedNumbers
 from ..operators import (
+    LAUNCHES,
     REGIONS,
     Facts,
+    LaunchCall,
     Placement,
     RegionOperands,
+    UnseenLaunchError,
     facts_of,
     tensors_in,
     tensors_of,
@@ -590,6 +593,19 @@ class Tracer(DispatchMode):
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
         return self.__torch_dispatch__(region.overload, (), tuple(operands))
+
+    def meet_launch(self, call: LaunchCall) -> Any:
+        """The call launches a kernel of Triton: one operation, like a region that Inductor has compiled."""
+        try:
+            launch, inputs = LAUNCHES.of(call.chosen())
+        except UnseenLaunchError as error:
+            text = f"the kernel {call.name} is launched in a way that is not understood: {error}"
+            self.cursor.block(reason(rules.FOREIGN_KERNEL, text, user_site()))
+            return self.runner.seen(call.plainly)
+        if self._numbers is not None:
+            self._numbers.pin_inside(inputs)
+        self.meet_compiled(launch, inputs)
+        return None
 
     def aside(self, call: Callable[[], Any]) -> Any:
         """Run compiled code that is not ready, as a plain call would; nothing of this call is recorded."""

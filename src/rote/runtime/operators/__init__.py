@@ -3,6 +3,7 @@
 from .boundaries import Placement, place, rule_of
 from .compiled import REGIONS, RegionOperands, call_of_region, is_region, is_region_named
 from .facts import Facts, facts_of, is_named, overload_named, rows_with, short
+from .launches import LAUNCHES, LaunchCall, UnseenLaunchError, globals_of_launch, seeing_launches
 from .operands import (
     PLAIN_VALUES,
     filled_in,

@@ -33,9 +33,11 @@ from ..pytorch import (
     is_uncapturable,
     run_compiled,
 )
-from .facts import names_of
+from .facts import LAUNCHED, names_of
+from .launches import TritonLaunch
 
 _NAMESPACE = "rote_compiled"
+_NAMESPACES = (_NAMESPACE, LAUNCHED)
 _UNSAFE, _DRAWS = torch.Tag.cudagraph_unsafe, torch.Tag.nondeterministic_seeded
 _SCHEMA = "(Tensor[] read, Tensor(a!)[] written, Scalar[] numbers) -> Tensor[]"
 """Inputs come in lists: a model has hundreds of them, and a schema 64 arguments at most."""
@@ -145,11 +147,12 @@ class Regions:
         return None if region is None or graph is None else partial(region.run, graph)
 
     def _define(self, graph: CompiledGraph, inputs: Sequence[Any]) -> Region:
-        name = f"region_{next(self._numbers)}"
-        library = torch.library.Library(_NAMESPACE, "FRAGMENT")
+        namespace = LAUNCHED if isinstance(graph, TritonLaunch) else _NAMESPACE
+        name = f"{graph.name if isinstance(graph, TritonLaunch) else 'region'}_{next(self._numbers)}"
+        library = torch.library.Library(namespace, "FRAGMENT")
         tags = [*([_DRAWS] if draws_numbers(graph) else []), *([_UNSAFE] if is_uncapturable(graph) else [])]
         library.define(name + _SCHEMA, tags=tags)
-        overload = getattr(getattr(torch.ops, _NAMESPACE), name).default
+        overload = getattr(getattr(torch.ops, namespace), name).default
         numbers = frozenset(n for n, value in enumerate(inputs) if type(value) in _NUMBERS)
         region = Region(
             weakref.ref(graph), overload, compiled_writes(graph), numbers, has_collectives(graph), library
@@ -169,12 +172,12 @@ REGIONS = Regions()
 
 def is_region(op: Any) -> bool:
     """Whether an overload stands for a compiled region."""
-    return op.namespace == _NAMESPACE
+    return op.namespace in _NAMESPACES
 
 
 def is_region_named(name: str) -> bool:
     """Whether the operator of a name stands for a compiled region."""
-    return name.startswith(f"{_NAMESPACE}::")
+    return name.partition("::")[0] in _NAMESPACES
 
 
 def call_of_region(op: Any) -> Callable[..., Any] | None:

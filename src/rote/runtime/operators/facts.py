@@ -59,8 +59,10 @@ _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
 _OF_MANY = "_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad"
 """How operators begin that compute one element after the other, as pointwise ones do, and have no tag."""
-_TOLD = frozenset({"fsdp"})
-"""Namespaces of PyTorch's own operators besides ``aten`` that draw no random numbers."""
+LAUNCHED = "rote_launched"
+"""The namespace of operators that stand for the launch of a kernel; see :mod:`.launches`."""
+_TOLD = frozenset({"fsdp", LAUNCHED})
+"""Namespaces besides ``aten`` whose operators draw no random numbers."""
 _TICKET = "Tensor ticket"
 """What an operator takes or returns that keeps an autograd graph of its own, as calls in compiled code do."""
 
@@ -141,6 +143,11 @@ class Facts:
     def told(self) -> bool:
         """Whether its schema and its row tell all of it: that of another library may draw random numbers."""
         return self.own or self.hidden or self.transfers or self.op.namespace in _TOLD
+
+    @property
+    def launches(self) -> bool:
+        """Whether it is the launch of a kernel: a function of its operands that may write some of them."""
+        return self.op.namespace == LAUNCHED
 
     @property
     def short(self) -> str:

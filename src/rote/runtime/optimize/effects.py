@@ -3,7 +3,8 @@
 A rule may only touch what is known here. So a stretch in which anything is not known is left alone as a
 whole, and the report says why. A stretch is known if
 
-- its captured operations are PyTorch's own, with PyTorch's kernels: no Python code runs in them;
+- its captured operations are PyTorch's own, with PyTorch's kernels: no Python code runs in them; or kernels
+  that the call launches itself;
 - those that draw random numbers draw from the default generator. They stay, in their order;
 - they write memory that they have made, arguments, or state, but not what an earlier stretch or an island has
   made;
@@ -199,7 +200,7 @@ def _launching(operations: Sequence[Operation], indices: list[int]) -> Iterator[
 def _check_known(operation: Operation, tokens: list[Token]) -> None:
     facts = operation.facts
     name = facts.short
-    if not (facts.own or facts.functional):
+    if not (facts.own or facts.functional or facts.launches):
         raise LeftAloneError(
             f"{_told(operation)} is not PyTorch's own, and no functional operator of a library"
         )

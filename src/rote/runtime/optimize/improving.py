@@ -361,7 +361,8 @@ class _Improvement:
 
 
 def _is_of_a_library(operation: Operation) -> bool:
-    return operation.is_of_aten and not (operation.facts.own or operation.facts.transfers)
+    facts = operation.facts
+    return operation.is_of_aten and not (facts.own or facts.transfers or facts.launches)
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:

@@ -1,6 +1,7 @@
 """Private names of PyTorch, and what the runtime knows of PyTorch's own code."""
 
 from .compiled import (
+    LAUNCHING,
     CompiledGraph,
     HandedRegion,
     compiled_writes,
@@ -10,8 +11,10 @@ from .compiled import (
     has_collectives,
     is_uncapturable,
     run_compiled,
+    run_kernel,
     seeing_compiled,
     takes_tickets,
+    without_modes,
 )
 from .emptied import EMPTY, NO_RUN, CallRun, EmptyStorages
 from .frames import (

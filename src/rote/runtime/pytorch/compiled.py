@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import re
 import sys
-from collections.abc import Callable, Collection, Generator
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -28,6 +28,7 @@ from torch.utils._python_dispatch import (
 
 from .modes import DispatchMode
 from .replaced import REPLACEMENTS
+from .torch_private import unseen_functions
 
 _COLLECTIVES = re.compile(r"\b_?(?:c10d|c10d_functional|symm_mem)\b")
 """Namespaces of collectives, as the calls in the source have them."""
@@ -72,6 +73,16 @@ def compiled_graph_class() -> Any:
 def run_compiled(graph: CompiledGraph, inputs: list[Any]) -> Any:
     """Run a compiled region, which empties the list of its inputs."""
     return graph(inputs)
+
+
+def run_kernel(run: Callable[..., Any], kernel: Any, args: Iterable[Any], named: Mapping[str, Any]) -> Any:
+    """Launch a kernel of Triton, by Triton's own code, which asks tensors where they are."""
+    with unseen_functions():
+        return run(kernel, *args, **named)
+
+
+LAUNCHING = frozenset({run_compiled.__code__, run_kernel.__code__})
+"""The code below which nobody follows a call: it launches kernels, and reads no object of the user's."""
 
 
 def compiled_writes(graph: CompiledGraph) -> frozenset[int]:

@@ -34,7 +34,8 @@ class DispatchMode(TorchDispatchMode):
     """The base of rote's dispatch modes.
 
     Attributes:
-        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`.
+        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`, and launches of
+            kernels to :meth:`meet_launch`.
     """
 
     meets_compiled = False
@@ -51,6 +52,10 @@ class DispatchMode(TorchDispatchMode):
 
     def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:
         """Run a region of compiled code, with no mode in force."""
+        raise NotImplementedError
+
+    def meet_launch(self, call: Any) -> Any:
+        """Launch a kernel, with no mode in force."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:

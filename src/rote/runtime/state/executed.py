@@ -36,7 +36,7 @@ from torch.utils.checkpoint import checkpoint
 
 from ...base import TORCH_NEEDS, Site, identity, is_internal, is_own, user_site
 from ..objects import is_open
-from ..pytorch import Contact, contact, hiding, in_backward, is_acting, is_worker, run_compiled, step_aside
+from ..pytorch import LAUNCHING, Contact, contact, hiding, in_backward, is_acting, is_worker, step_aside
 
 _TOOLS = (4, 3)
 """The tool numbers of ``sys.monitoring`` that no convention assigns, the less used one first."""
@@ -383,7 +383,7 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
         known = identity(code) in PASSES_ON or is_own(code.co_filename)
         if (known or code.co_filename.startswith(TORCHS_OWN)) and passing:
             return True
-        if code is run_compiled.__code__:
+        if code in LAUNCHING:
             return True
         if followed.original(code) is not code and code.co_filename != _TREES:
             return False

@@ -25,6 +25,7 @@ from ...objects import (
     said_module,
     said_name,
 )
+from ...operators import globals_of_launch
 from ...pytorch import SCRIPTS, GroupCall, is_quiet
 from ...state import SUBCLASS
 from ..table import NAMES, REFUSED, UNKNOWN, is_nobody, lookup, name_of
@@ -49,6 +50,7 @@ from .apart import TAKING, taken_apart
 from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
 from .containers import change, content, merged, special, spread, tell_members, text, whole
 from .importing import before_import_module
+from .names import of_globals
 from .random_settings import computes
 
 _BUILTIN = ("builtins", "torch")
@@ -122,6 +124,8 @@ def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, .
     """Note a call of rote's own function, whose code is not followed: its arguments may run instead."""
     for each in args:
         trace.callables.run(each)
+    for name, table in globals_of_launch(function, args):
+        of_globals(trace, name, table)
     if not args or not is_graphed(args[0]):
         return
     wrapped, name = args[0].__wrapped__, function.__name__

@@ -8,6 +8,7 @@ from types import CodeType, FrameType
 import torch
 
 from ....base import Site, identity, is_internal, user_site
+from ...pytorch import LAUNCHING
 from ...state import TORCHS_OWN
 from ..bytecode import Swaps
 from ..table import Rows
@@ -74,12 +75,16 @@ class RunningCode:
 
 
 def _runs_inside(frame: FrameType | None, unknown: bool) -> bool:
-    """Whether a frame runs for PyTorch's internal state; for numpy's own what is unknown is inside, too.
+    """Whether a frame runs for PyTorch's internal state, or launches kernels.
+
+    For numpy's own what is unknown is inside, too.
 
     What is known to read files or clocks does so in numpy as elsewhere.
     """
     inside = TORCHS_OWN if unknown else TORCHS_OWN[:1]
     while frame is not None:
+        if frame.f_code in LAUNCHING:
+            return True
         file = frame.f_code.co_filename
         if file.startswith(inside) and file != torch.__file__:
             return True
