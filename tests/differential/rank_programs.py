@@ -1767,7 +1767,7 @@ def main(
     if kind == "cuda":
         torch.cuda.set_device(device)
     for number, (name, made) in enumerate(PROGRAMS.items()):
-        if (made.host and kind != "cpu") or only not in name:
+        if (made.host and kind != "cpu") or not any([each in name for each in only.split(",")]):
             continue
         dist.init_process_group(
             "nccl" if kind == "cuda" else "gloo", store=dist.PrefixStore(str(number), store), rank=rank,

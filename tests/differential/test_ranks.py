@@ -25,30 +25,37 @@ class OnGPUs(NamedTuple):
     tiers: bool
 
 
-@pytest.fixture(scope="module")
-def ranks(tmp_path_factory, warm_path):
-    """What each rank says of each program."""
-    return started(warm_path, Program.__module__, tmp_path_factory.mktemp("ranks") / "store")
-
-
-def started_on(python, tmp_path_factory, ranks, kind, captured=""):
+def started_on(python, tmp_path_factory, ranks, kind, asked, captured=""):
+    """What each rank says of each program that is asked for."""
     if kind == "cuda" and torch.cuda.device_count() < ranks:
         pytest.skip(f"needs {ranks} GPUs")
     file = tmp_path_factory.mktemp("ranks") / "store"
-    return started(python, Program.__module__, file, kind, "", captured, str(ranks), ranks=ranks)
+    return started(python, Program.__module__, file, kind, ",".join(asked), captured, str(ranks), ranks=ranks)
 
 
 @pytest.fixture(scope="module")
-def four_ranks(tmp_path_factory, warm_path):
+def asked(request):
+    """The names of the programs that any test of this run is about."""
+    cases = [item for item in request.session.items if item.path == request.path]
+    return sorted({item.callspec.params["name"] for item in cases})
+
+
+@pytest.fixture(scope="module")
+def two_ranks(tmp_path_factory, warm_path, asked):
+    return started_on(warm_path, tmp_path_factory, 2, "cpu", asked)
+
+
+@pytest.fixture(scope="module")
+def four_ranks(tmp_path_factory, warm_path, asked):
     """Sums of more than two numbers depend on their order."""
-    return started_on(warm_path, tmp_path_factory, 4, "cpu")
+    return started_on(warm_path, tmp_path_factory, 4, "cpu", asked)
 
 
 @pytest.fixture(scope="module", params=[(2, ""), (2, "captured"), (4, ""), (4, "captured")])
-def on_gpus(request, tmp_path_factory):
+def on_gpus(request, tmp_path_factory, asked):
     """The same over NCCL, with the collectives between the graphs or in them."""
     ranks, captured = request.param
-    return OnGPUs(started_on(sys.executable, tmp_path_factory, ranks, "cuda", captured), not captured)
+    return OnGPUs(started_on(sys.executable, tmp_path_factory, ranks, "cuda", asked, captured), not captured)
 
 
 def check_right(ranks, name):
@@ -70,21 +77,16 @@ def check_replayed(ranks, code, least, name, *, tiers=True):
         assert not tiers or told["optimised"] == PROGRAMS[name].optimised, told
 
 
-@pytest.mark.sampled(6)  # three seconds each
+@pytest.mark.sampled(10)  # three seconds each
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_is_right(ranks, name):
-    check_right(ranks, name)
-
-
-@pytest.mark.sampled(6)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_each_rank_replays_or_says_why(ranks, name):
-    check_replayed(ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
+def test_each_of_two_ranks_is_right_and_replays_or_says_why(two_ranks, name):
+    check_right(two_ranks, name)
+    check_replayed(two_ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_each_of_four_ranks_is_right(four_ranks, name):
+def test_each_of_four_ranks_is_right_and_replays_or_says_why(four_ranks, name):
     check_right(four_ranks, name)
     check_replayed(four_ranks, PROGRAMS[name].code, PROGRAMS[name].least, name)
 
