@@ -30,7 +30,7 @@ from typing import Any
 
 import torch
 
-from ..pytorch import REPLACEMENTS, DispatchMode, dispatch_modes, run_kernel, without_modes
+from ..pytorch import REPLACEMENTS, DispatchMode, WithoutModes, dispatch_modes, run_kernel
 from .stores import stores
 
 _KERNELS = (("triton.runtime.jit", "JITFunction"), ("triton.runtime.interpreter", "InterpretedFunction"))
@@ -231,7 +231,7 @@ def _through_modes(original: Any) -> Any:
     def run(kernel: Any, *args: Any, **named: Any) -> Any:
         for mode in dispatch_modes():
             if isinstance(mode, DispatchMode) and mode.meets_compiled and not named.get("warmup"):
-                with without_modes():
+                with WithoutModes():
                     return mode.meet_launch(LaunchCall(original, kernel, args, named))
         return run_kernel(original, kernel, args, named)
 
@@ -253,6 +253,7 @@ def globals_of_launch(function: FunctionType, given: Sequence[Any]) -> list[tupl
     kernel = given[0]
     while hasattr(kernel, "fn") and not hasattr(kernel, "used_global_vals"):
         kernel = kernel.fn
+    getattr(kernel, "cache_key", None)  # which finds them, before the kernel is compiled
     compared: dict[tuple[str, int], tuple[Any, dict[str, Any]]] = getattr(kernel, "used_global_vals", {})
     return [(name, namespace) for (name, _), (_, namespace) in compared.items()]
 

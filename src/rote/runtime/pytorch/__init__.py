@@ -4,6 +4,7 @@ from .compiled import (
     LAUNCHING,
     CompiledGraph,
     HandedRegion,
+    WithoutModes,
     compiled_writes,
     dispatch_modes,
     donates,
@@ -14,7 +15,6 @@ from .compiled import (
     run_kernel,
     seeing_compiled,
     takes_tickets,
-    without_modes,
 )
 from .emptied import EMPTY, NO_RUN, CallRun, EmptyStorages
 from .frames import (

@@ -11,6 +11,7 @@ and nothing is replaced.
 from __future__ import annotations
 
 import functools
+import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
@@ -20,7 +21,7 @@ from typing import Any, Protocol
 
 import torch
 from torch.utils._python_dispatch import (
-    _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
+    _disable_current_modes,  # pyright: ignore[reportPrivateUsage]
 )
 from torch.utils._python_dispatch import (
     _get_current_dispatch_mode_stack as dispatch_modes,  # pyright: ignore[reportPrivateUsage]
@@ -132,11 +133,28 @@ def _through_modes(original: Any) -> Any:
     def call(graph: Any, inputs: list[Any]) -> Any:
         for mode in dispatch_modes():
             if isinstance(mode, DispatchMode) and mode.meets_compiled:
-                with without_modes():  # PyTorch's own among them, in the first call of a region
+                with WithoutModes():  # PyTorch's own among them, in the first call of a region
                     return mode.meet_compiled(graph, inputs)
         return original(graph, inputs)
 
     return call
+
+
+class WithoutModes:
+    """A context in which no dispatch mode is in force.
+
+    PyTorch's own is entered by code of the standard library, which is followed where the call enters another
+    context, and what rote does about modes would count as what the call does.
+    """
+
+    def __init__(self) -> None:
+        self._leaving: Generator[Any] = inspect.unwrap(_disable_current_modes)()
+
+    def __enter__(self) -> None:
+        next(self._leaving)
+
+    def __exit__(self, *error: object) -> None:
+        self._leaving.close()
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,11 +24,9 @@ from torch.overrides import (
 )
 from torch.overrides import _pop_mode as pop_mode  # pyright: ignore[reportPrivateUsage]
 from torch.overrides import _push_mode as push_mode  # pyright: ignore[reportPrivateUsage]
-from torch.utils._python_dispatch import (
-    _disable_current_modes as without_modes,  # pyright: ignore[reportPrivateUsage]
-)
 
 from ...base import identity, is_own
+from .compiled import WithoutModes
 from .replaced import REPLACEMENTS
 
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
@@ -250,7 +248,7 @@ def untraced() -> Generator[None]:
 
     That is its function modes, and names of PyTorch that it replaces. The user's function modes are in force.
     """
-    with REPLACEMENTS.withdrawn(), without_modes():
+    with REPLACEMENTS.withdrawn(), WithoutModes():
         stack = [pop_mode() for _ in function_modes()]
         users = [mode for mode in reversed(stack) if not type(mode).__module__.startswith(_OURS)]
         for mode in users:

@@ -125,7 +125,7 @@ def _own(trace: Trace, names: tuple[str, ...], function: Any, args: tuple[Any, .
     for each in args:
         trace.callables.run(each)
     for name, table in globals_of_launch(function, args):
-        of_globals(trace, name, table)
+        trace.outside.pin(of_globals(trace, name, table))
     if not args or not is_graphed(args[0]):
         return
     wrapped, name = args[0].__wrapped__, function.__name__
