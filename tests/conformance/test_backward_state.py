@@ -243,3 +243,32 @@ def test_a_hook_that_has_every_attribute(device):
     for number in range(CALLS):
         call(torch.ones(2, 3, device=device))
         assert hook.call_count == number + 1
+
+
+@pytest.mark.parametrize("build", [
+    lambda grad: torch.tensor(2.0, device=grad.device), lambda grad: grad.new_tensor([0.5]),
+    lambda grad: torch.as_tensor([1.0, 2.0, 3.0], device=grad.device),
+], ids=["tensor", "new_tensor", "as_tensor"])  # fmt: skip
+@pytest.mark.parametrize("way", ["backward", "autograd", "grad"])
+def test_a_backward_makes_tensors_of_numbers(device, build, way):
+    """What is copied to a GPU there is copied by the recording as well."""
+    function = function_of(lambda ctx, x: None, lambda ctx, g: g * build(g))
+    sides = [torch.ones(3, device=device, requires_grad=True) for _ in range(2)]
+
+    def step(x, weight):
+        loss = function.apply(x * weight).square().sum()
+        if way == "grad":
+            (gradient,) = torch.autograd.grad(loss, [weight])
+        else:
+            weight.grad = None
+            loss.backward() if way == "backward" else torch.autograd.backward([loss])
+            gradient = weight.grad
+        with torch.no_grad():
+            weight.sub_(gradient, alpha=0.01)
+
+    g = rote.graph(lambda x: step(x, sides[0]), keep=True)
+    for _ in range(12):
+        x = torch.randn(3, device=device)
+        g(x), step(x, sides[1])
+        assert torch.equal(sides[0], sides[1])
+    assert g.report().replayed >= 8, g.explain()

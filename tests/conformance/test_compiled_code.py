@@ -71,6 +71,27 @@ class TestWhatRuns:
             assert_same(g(torch.full((3,), n, device=device)), torch.full((3,), 6 * n + 1, device=device))
         assert replayed(g) == REPLAYED, g.explain()
 
+    @pytest.mark.parametrize(
+        "context",
+        [torch.no_grad, torch.enable_grad, lambda: torch.autocast("cpu", torch.bfloat16)],
+        ids=["no_grad", "enable_grad", "autocast"],
+    )
+    def test_in_a_context_of_the_call(self, device, context):
+        """Guards look at what the call has set where the compiled code runs, not at what is set outside."""
+        double = compiled(lambda x: (x @ x) + 1, backend=Doubling())
+        keeps = context is torch.enable_grad
+
+        def fn(x):
+            with context():
+                return (double(x * 3) - 1).detach()
+
+        g = rote.graph(fn)
+        for _ in range(CALLS):
+            x = torch.randn(3, 3, device=device)
+            with torch.no_grad() if keeps else torch.enable_grad():
+                assert_same(g(x), fn(x))
+        assert replayed(g) == REPLAYED, g.explain()
+
     @pytest.mark.parametrize("way", ["wrapped", "in_place", "forward", "method", "decorated"])
     def test_ways_of_compiling(self, device, net, way):
         x = torch.randn(3, 8, device=device)

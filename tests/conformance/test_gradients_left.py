@@ -220,3 +220,64 @@ def test_a_gradient_unlike_its_parameter(device, change, inside):
         return seen
 
     assert_same(play(rote.graph), play(lambda step: step))
+
+
+class Beside(torch.autograd.Function):
+    """Has gradients of two parameters in one memory, as cuDNN has those of a recurrent layer."""
+
+    @staticmethod
+    def forward(ctx, x, scale, shift):
+        ctx.save_for_backward(x, scale)
+        return x * scale + shift
+
+    @staticmethod
+    def backward(ctx, *grads):
+        x, scale = ctx.saved_tensors
+        both = torch.cat([(grads[0] * x).sum(0), grads[0].sum(0)])
+        return grads[0] * scale, both[:8], both[8:]
+
+
+def recurrent(device):
+    layer = nn.GRU(8, 8, batch_first=True).to(device)
+    return layer, lambda x: layer(x.view(1, 4, 8))[0]
+
+
+def beside(device):
+    layer = nn.ParameterDict({"scale": torch.ones(8), "shift": torch.zeros(8)}).to(device)
+    return layer, lambda x: Beside.apply(x, layer.scale, layer.shift)
+
+
+@pytest.mark.parametrize("make", [recurrent, beside])
+@pytest.mark.parametrize("clears", [True, False])
+@pytest.mark.parametrize("changes", [True, False])
+def test_gradients_beside_each_other(device, make, clears, changes):
+    """Replays give each of them memory of its own, and what is kept of them stays as it was."""
+    kept = ([], [])
+    sides = []
+    for number in range(2):
+        torch.manual_seed(0)
+        layer, call = make(device)
+        optimizer = torch.optim.SGD(layer.parameters(), 0.1)
+
+        def step(x, layer=layer, call=call, optimizer=optimizer):
+            if clears:
+                optimizer.zero_grad()
+            loss = call(x).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss.detach()
+
+        sides.append((layer, rote.graph(step, keep=True) if number else step))
+    (plain, step), (graphed, g) = sides
+    for number in range(14):
+        x = torch.randn(4, 8, device=device)
+        assert_same(g(x), step(x), f"call {number}")
+        for own, (layer, _) in zip(kept, sides, strict=True):
+            gradients = [each.grad for each in layer.parameters()]
+            own.append(gradients[0] if clears else gradients[0].clone())
+            if changes:
+                gradients[0].mul_(2)
+        for one, other in zip(graphed.parameters(), plain.parameters(), strict=True):
+            assert torch.equal(one.grad, other.grad) and torch.equal(one, other)
+    assert all([torch.equal(one, other) for one, other in zip(*kept, strict=True)])
+    assert g.report().replayed >= 9, g.explain()

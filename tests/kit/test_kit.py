@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy
 import pytest
 import torch
 
@@ -80,6 +81,16 @@ DIFFERENT = [
     ([1], (1,), "x has another structure: [1] instead of (1,)"),
     ([X, X], [X, X.clone()], "other tensors of x share memory: [(0, 1)] instead of []"),
     (X, None, "x is tensor([0., 1., 2., 3.]) and should be None"),
+    (
+        X.numpy(),
+        X.numpy() + 1,
+        "x differs in 4 of 4 elements: [0.0, 1.0, 2.0, 3.0] and should be [1.0, 2.0, 3.0, 4.0]",
+    ),
+    (numpy.zeros(1), -numpy.zeros(1), "x differs in 1 of 1 elements: [0.0] and should be [-0.0]"),
+    (numpy.arange(2), numpy.arange(2) * 2, "x is array([0, 1]) and should be array([0, 2])"),
+    (numpy.arange(2), numpy.arange(3), "x.shape is (2,) and should be (3,)"),
+    (numpy.zeros(1), numpy.zeros(1, numpy.float32), "x.dtype is float64 and should be float32"),
+    (X.numpy(), X, "x is array([0., 1., 2., 3.], dtype=float32) and should be tensor([0., 1., 2., 3.])"),
 ]
 
 
@@ -93,6 +104,7 @@ def test_assert_same_says_what_differs(actual, expected, text):
     "value",
     [X, X[1::2], X.view(2, 2).t(), X[:0], torch.tensor(1.0), torch.full((2,), float("nan")), X > 1, None,
      X.to(torch.complex64), X.to(torch.complex64).conj(), torch.eye(2).to_sparse(), {"a": [X]}, float("nan"),
+     X.numpy(), numpy.array(["a", "b"]), numpy.full(2, numpy.nan), numpy.arange(3, dtype=numpy.uint16),
      torch.empty(3, device="meta"), X.expand(3, 4), torch.ones(3).nonzero()],
     ids=lambda value: str(value)[:20],
 )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Unpack
 
+import numpy
 import torch
 
 from ..api import Graphed, OptionKeywords, graph, shows_options
@@ -21,16 +22,20 @@ from ..runtime.arguments import (
 from ..runtime.pytorch import is_lazy_zero
 from ..runtime.verify import differing
 
+_Array = numpy.ndarray[Any, Any]
+_FLOATING = frozenset({"float16", "float32", "float64", "complex64", "complex128"})
+"""Types of numpy's that PyTorch has as well, and that have more than one zero."""
+
 
 def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: float = 0.0) -> None:
     """Check that two nested values are equal.
 
     Tensors have to agree in shape, stride, dtype, device, ``requires_grad`` and, bit for bit, in their
     values, where a NaN equals any other; tensors that share a storage in one value have to share one in the
-    other.
+    other. Arrays of numpy have to agree in shape, dtype and values, likewise.
 
     Args:
-        actual: A tensor, a plain value, or a nested structure of them.
+        actual: A tensor, an array, a plain value, or a nested structure of them.
         expected: The value to compare it with.
         what: Its name in messages.
         tolerance: Allowed absolute and relative difference; 0 compares bits.
@@ -52,6 +57,9 @@ def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: 
 
 
 def _assert_leaf(name: str, actual: Any, expected: Any, tolerance: float) -> None:
+    if isinstance(actual, numpy.ndarray) and isinstance(expected, numpy.ndarray):
+        _assert_array(name, actual, expected, tolerance)
+        return
     if not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
         if type(actual) is not type(expected) or not _equal(actual, expected):
             raise AssertionError(f"{name} is {actual!r} and should be {expected!r}")
@@ -70,6 +78,18 @@ def _assert_leaf(name: str, actual: Any, expected: Any, tolerance: float) -> Non
             f"{name} differs in {wrong} of {actual.numel()} elements: {_excerpt(actual)} and should be "
             f"{_excerpt(expected)}"
         )
+
+
+def _assert_array(name: str, actual: _Array, expected: _Array, tolerance: float) -> None:
+    for aspect in ("shape", "dtype"):
+        mine, other = getattr(actual, aspect), getattr(expected, aspect)
+        if mine != other:
+            raise AssertionError(f"{name}.{aspect} is {mine} and should be {other}")
+    if actual.dtype.name in _FLOATING:
+        mine, other = (torch.from_numpy(numpy.array(each)) for each in (actual, expected))
+        _assert_leaf(name, mine, other, tolerance)
+    elif not numpy.array_equal(actual, expected):
+        raise AssertionError(f"{name} is {actual!r} and should be {expected!r}")
 
 
 def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> int:

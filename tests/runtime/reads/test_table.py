@@ -11,6 +11,7 @@ import operator
 import os
 import pkgutil
 import random
+import re
 import resource
 import select
 import struct
@@ -96,6 +97,15 @@ def test_a_name_is_of_something(name):
         return
     found = pkgutil.resolve_name(plain)
     assert callable(found) or name.endswith(".*") or name == "sys.flags"
+
+
+def test_each_setting_of_a_backend_has_a_row():
+    """Contexts such as ``torch.backends.cudnn.flags`` set them, and put them back."""
+    files = Path(torch.backends.__file__).parent.rglob("*.py")
+    asked = set(re.findall(r"torch\._C\._\w*[gs]et_\w+", "".join([file.read_text() for file in files])))
+    assert len(asked) > 40
+    of_others = {name for name in asked if "_mps_" in name}
+    assert asked - of_others <= {name for _, name in names()}
 
 
 @pytest.mark.parametrize(("function", "row"), [

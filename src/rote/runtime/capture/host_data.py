@@ -42,6 +42,7 @@ from ..program import (
     Operation,
     below_transforms,
     history_of,
+    in_backwards,
     operand_of,
     replaced_kernels,
     saving_is_hooked,
@@ -442,6 +443,8 @@ class HostDataMode(TorchFunctionMode):
             self._block(rules.MEMORY_ESCAPE, f"{func.__name__}() hands the memory of a tensor out of PyTorch")
         elif func in _ENGINE:
             self._note_backward(func, args, kwargs)
+            with in_backwards(_InBackward(self)):
+                return func(*args, **kwargs)
         elif func in _HOOKS:
             if sys._getframe(1).f_code.co_filename != _CHECKPOINT:  # pyright: ignore[reportPrivateUsage]
                 self._use.hook = self._use.hook or user_site()
@@ -739,6 +742,21 @@ class HostDataMode(TorchFunctionMode):
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):
             self.roots.extend(roots)
+
+
+class _InBackward(TorchFunctionMode):
+    """Sees what code in a backward makes of host data, and nothing else: autograd's own asks a lot."""
+
+    def __init__(self, mode: HostDataMode) -> None:
+        super().__init__()
+        self._mode = mode
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func in _BUILDERS:
+            return self._mode.__torch_function__(func, types, args, kwargs)
+        return func(*args, **(kwargs or {}))
 
 
 def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[int]:

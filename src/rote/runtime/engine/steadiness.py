@@ -362,31 +362,28 @@ def gradient_reasons(
 def _shown_twice(outcome: Observation, effects: list[GradientEffect], site: Site) -> list[Reason]:
     """Gradients that a result shows, too, or another slot: a replay would hand out several tensors.
 
-    Those of tensors that are spread are copied at each replay; such that lie beside each other in one memory,
-    as FSDP makes them, are then in memory of their own.
+    Those that lie beside each other in one memory, as cuDNN makes them for its weights and FSDP for what is
+    spread, are copied at each replay, and are then in memory of their own.
     """
-    apart = {id(each) for each in effects if each.spread is not None} if _apart(effects) else set[int]()
-    beside = set[int]()  # storages in which only such lie
+    apart = _are_apart(effects)
+    beside = set[int]()  # storages in which only gradients lie
     shown = {leaf.index: "the result" for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in effects:
         if effect.static is None:
             continue
         number = outcome.storages.token(effect.static).origin[1]
-        if number in shown and not (id(effect) in apart and number in beside):
+        if number in shown and not (apart and number in beside):
             text = f"{effect.name}.grad, which the call makes, is {shown[number]} as well"
             return [reason(rules.GRADIENT_RETURNED, text, site)]
         shown[number] = f"{effect.name}.grad"
-        if id(effect) in apart:
-            beside.add(number)
+        beside.add(number)
     return []
 
 
-def _apart(effects: Iterable[GradientEffect]) -> bool:
-    """Whether no two gradients of spread tensors have an element in common."""
-    parts = [each.static for each in effects if each.static is not None and each.spread is not None]
-    spans = [
-        (each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts if each.numel()
-    ]
+def _are_apart(effects: Iterable[GradientEffect]) -> bool:
+    """Whether no two gradients have an element in common."""
+    parts = [each.static for each in effects if each.static is not None and each.static.numel()]
+    spans = [(each.data_ptr(), each.data_ptr() + span_of(each) * each.itemsize) for each in parts]
     spans.sort()
     return all([one[1] <= two[0] for one, two in pairwise(spans)])
 

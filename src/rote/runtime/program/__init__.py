@@ -103,6 +103,7 @@ from .torch_private import (
     current_task,
     has_refused_history,
     history_of,
+    in_backwards,
     in_bad_fork,
     innermost,
     is_plain_creation,

@@ -313,6 +313,27 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
     return any(getattr(kind, "__torch_function__", _disabled) is not _disabled for kind in kinds)
 
 
+@contextmanager
+def in_backwards(mode: torch.overrides.TorchFunctionMode) -> Generator[None]:
+    """A context whose backwards run in a function mode, as far as they are Python code.
+
+    PyTorch calls a function mode for a backward with that mode off, and the functions of autograd that it
+    runs see what is in force then.
+    """
+    if not hasattr(torch.autograd, _ENGINE_CALL):
+        yield
+        return
+
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with mode:
+            return original(*args, **kwargs)
+
+    with REPLACEMENTS.replaced(torch.autograd, _ENGINE_CALL, run) as original:
+        yield
+
+
+_ENGINE_CALL = "_engine_run_backward"
+"""What calls the engine, as ``torch.autograd`` names it. Seen in torch 2.11 and 2.13."""
 _python_kernels: Any = getattr(torch.library, "_impls", None)
 """The kernels registered from Python, as ``namespace/operation/key``."""
 _OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/bmm/CUDA", "aten/linalg_lu_solve.out/MPS"})

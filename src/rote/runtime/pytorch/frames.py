@@ -14,6 +14,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -28,7 +29,9 @@ from torch.overrides import _push_mode as push_mode  # pyright: ignore[reportPri
 from ...base import identity, is_own
 from .compiled import WithoutModes
 from .replaced import REPLACEMENTS
+from .torch_private import dispatched_functions, set_dispatched_functions
 
+_KINDS = ("cpu", "cuda")
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
 """The wrappers by their names, and the classes that make them."""
 _PYTORCH = Path(torch.__file__).parent
@@ -260,3 +263,33 @@ def untraced() -> Generator[None]:
                 pop_mode()
             for mode in reversed(stack):
                 push_mode(mode)
+
+
+@dataclass(frozen=True)
+class FrameState:
+    """What guards of compiled code look at besides the variables of its frame, and what a call may have set.
+
+    Attributes:
+        functions: Whether ``__torch_function__`` is called. It makes no difference to the code, but rote
+            looks at tensors with it off.
+        grad: Whether gradients are enabled.
+        autocast: For each kind of device whether autocast is on, and its type.
+    """
+
+    functions: Any
+    grad: bool
+    autocast: tuple[tuple[bool, torch.dtype], ...]
+
+    @classmethod
+    def now(cls) -> FrameState:
+        """The state of this thread."""
+        autocast = [(torch.is_autocast_enabled(kind), torch.get_autocast_dtype(kind)) for kind in _KINDS]
+        return cls(dispatched_functions(), torch.is_grad_enabled(), tuple(autocast))
+
+    def put(self) -> None:
+        """Make it the state of this thread."""
+        torch.set_grad_enabled(self.grad)
+        for kind, (on, dtype) in zip(_KINDS, self.autocast, strict=True):
+            torch.set_autocast_enabled(kind, on)
+            torch.set_autocast_dtype(kind, dtype)
+        set_dispatched_functions(self.functions)

@@ -48,7 +48,7 @@ stream_handle: Callable[[int], int] = _found(
 
 dispatched_functions: Callable[[], Any] = _found("_get_torch_function_state", lambda: None)
 """Whether ``__torch_function__`` of tensors and modes is called; guards of compiled code look at it."""
-_set_function_state: Callable[[Any], None] = _found("_set_torch_function_state", lambda state: None)
+set_dispatched_functions: Callable[[Any], None] = _found("_set_torch_function_state", lambda state: None)
 
 function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
 """How many function modes are active, which see that attributes of a tensor are read."""
@@ -377,17 +377,6 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
     """The same for modes that show in the dispatch keys of every tensor: a metadata check fails in them."""
     return ((transforms, None), (is_traced, False))
-
-
-@contextmanager
-def functions_dispatched(state: Any) -> Generator[None]:
-    """A context in which ``__torch_function__`` is called as :func:`dispatched_functions` said earlier."""
-    now = dispatched_functions()
-    _set_function_state(state)
-    try:
-        yield
-    finally:
-        _set_function_state(now)
 
 
 def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:

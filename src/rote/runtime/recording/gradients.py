@@ -33,8 +33,8 @@ class ShownGradients:
 
     Attributes:
         effects: The slots that replays fill.
-        copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones, or
-            since of a sharded one it is not known who does.
+        copies: Gradients are copied into memory of the caller's own, since somebody holds earlier ones, since
+            of a sharded one it is not known who does, or since several lie in one memory.
     """
 
     def __init__(self, *, copies: bool = False) -> None:
@@ -68,7 +68,9 @@ class ShownGradients:
     def add(self, fresh: list[GradientEffect]) -> None:
         """A newly recorded path fills more slots."""
         self.effects = [*self.effects, *fresh]
-        self.copies = self.copies or any([effect.spread is not None for effect in fresh])
+        storages = [effect.storage._cdata for effect in fresh if effect.storage is not None]
+        beside = len({*storages}) < len(storages)
+        self.copies = self.copies or beside or any([effect.spread is not None for effect in fresh])
         self.forget()
 
     def forget(self) -> None:

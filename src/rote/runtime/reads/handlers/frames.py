@@ -25,9 +25,8 @@ from ...objects import said_name
 from ...pytorch import (
     LEFT_ALONE,
     CompiledFrame,
+    FrameState,
     compiled_frames,
-    dispatched_functions,
-    functions_dispatched,
     stance,
     switch_of,
     untraced,
@@ -55,14 +54,13 @@ class FrameCheck:
     Attributes:
         kept: Variables as they are, stand-ins for tensors among them.
         objects: Other variables, weakly: a recording keeps no model alive.
-        dispatched: Whether ``__torch_function__`` was called then. It makes no difference to the code, but
-            guards look at it, and rote looks at tensors with it off.
+        state: What else they look at, as the call had set it where the frame ran.
     """
 
     frame: CompiledFrame
     kept: dict[str, Any]
     objects: dict[str, Callable[[], Any]]
-    dispatched: Any
+    state: FrameState
 
     def __call__(self) -> str:
         """``VALID``, or what does not hold."""
@@ -70,10 +68,14 @@ class FrameCheck:
         if any([value is None for value in found.values()]):
             return "an object of it is gone"
         variables = {**self.kept, **found}
-        if dispatched_functions() == self.dispatched:  # as in every replay, where a context would cost
+        now = FrameState.now()
+        if now == self.state:
             return self._say(variables)
-        with functions_dispatched(self.dispatched):
+        self.state.put()
+        try:
             return self._say(variables)
+        finally:
+            now.put()
 
     def _say(self, variables: dict[str, Any]) -> str:
         return VALID if self.frame.fits(variables) else self.frame.misfit(variables)
@@ -145,7 +147,7 @@ def _guard(trace: Trace, function: FunctionType, frame: CompiledFrame, variables
                     objects[variable] = _reference(trace, value)
                 else:
                     kept[variable] = _kept(trace, value, stand_ins)
-            check = FrameCheck(frame, kept, objects, dispatched_functions())
+            check = FrameCheck(frame, kept, objects, FrameState.now())
             said = check()
     except ForeignError as error:
         trace.running.refuse(name, f"runs {name} with {error}")
