@@ -91,13 +91,17 @@ def test_solvers_that_wait_for_the_device(device, function):
     assert g.report().replayed, g.explain()
 
 
-def test_eigenvectors(device, reason):
-    """On a GPU no call with them is recorded."""
-    g = compare(lambda x: torch.linalg.eigh(x + x.T).eigenvectors.abs().sum(), matrices(device))
-    if device.type == "cuda":
-        assert reason(g, "RT131").message.startswith("aten::_linalg_eigh fails in cuSOLVER")
-    else:
-        assert g.report().replayed, g.explain()
+@pytest.mark.parametrize("size", [1, 7, 64, 600])
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("vectors", [True, False])
+def test_eigenvalues(device, size, batch, vectors):
+    def fn(x):
+        x = x @ x.mT + torch.eye(size, device=x.device)
+        return torch.linalg.eigh(x).eigenvectors.abs().sum(-1) if vectors else torch.linalg.eigvalsh(x) * 2
+
+    inputs = [(torch.randn(*batch, size, size, device=device),) for _ in range(8)]
+    g = compare(fn, inputs)
+    assert g.report().replayed, g.explain()
 
 
 def test_values_whose_vectors_a_gradient_needs(device):

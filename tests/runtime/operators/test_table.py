@@ -23,7 +23,6 @@ from rote.runtime.backends.host.backend import HostBackend
 from rote.runtime.backends.host.operations import writer_of
 from rote.runtime.capture import composites
 from rote.runtime.capture.overloads import Overload
-from rote.runtime.capture.placed import Placer
 from rote.runtime.capture.stores import without_copies
 from rote.runtime.capture.zeros import on_zeros
 from rote.runtime.operators import facts as module
@@ -145,8 +144,6 @@ def test_programs_replay_between_segments_or_say_why_not(device, name):
     report = compare(PROGRAMS[name], matrices(device)).report()
     row = ROWS[name]
     reason = "RT112" if "packed" in row else NEVER_RECORDED.get(name)
-    if device.type == "cuda" and calls_of(lambda: PROGRAMS[name](matrices()[0][0]), "_linalg_eigh"):
-        reason = "RT131"
     assert bool(report.replayed) == (reason is None)
     if reason is not None:
         assert reason in {each.code for each in report.reasons}
@@ -276,17 +273,6 @@ def reasons(name: str) -> list[str]:
     return [each.message for each in graphed.report().reasons]
 
 
-def blocked(name: str) -> list[Any]:
-    """Why a call with an operator on a GPU is not recorded."""
-    found = list[Any]()
-    tensor: Any = SimpleNamespace(is_cuda=True, is_cpu=False, is_meta=False)
-    node = SimpleNamespace(refused=())
-    cursor: Any = SimpleNamespace(on_host=False, block=found.append, node=node)
-    writes: Any = SimpleNamespace(constants=())
-    Placer(cursor, writes).place(facts_of(overload(name)), [tensor], (tensor,), {})
-    return [each.message for each in found]
-
-
 def stored(name: str) -> Any:
     """What takes the place of an operation that stores a number of the host."""
     there, number = X.to("meta"), torch.tensor(2.0)
@@ -318,7 +304,6 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "checks": lambda name: (refusal(PROGRAMS[name]), checked(PROGRAMS[name])),
     "indexed": lambda name: (refusal(PROGRAMS[name]), checked(PROGRAMS[name])),
     "stores": lambda name: place(facts_of(overload(name)), [X, MASK, X], {}, True) is Placement.ISLAND,
-    "unrecorded": blocked,
     "splits": lambda name: [*composites._with("splits")],
     "lengths": lambda name: [*composites._with("lengths")],
     "packed": lambda name: [*composites._with("packed")],

@@ -6,9 +6,6 @@ from typing import Any
 
 import torch
 
-from ...base import user_site
-from ...hazards import rules
-from ...hazards.rules import reason
 from ..operators import Facts, Placement, filled_in, place
 from ..program import Token
 from .path import Cursor, Writes
@@ -41,9 +38,6 @@ class Placer:
     ) -> Placement:
         """Where an operation runs."""
         cursor = self._cursor
-        unrecorded = facts.row.get("unrecorded")
-        if unrecorded and not cursor.on_host and any([tensor.is_cuda for tensor in tensors]):
-            cursor.block(reason(rules.REFUSED, f"{facts.name} {unrecorded}", user_site()))
         number = filled_in(facts, args, kwargs)
         fills = number is not None and number.is_cpu and self._is_constant(number)
         placement = place(facts, tensors, kwargs, cursor.on_host, fills=fills)

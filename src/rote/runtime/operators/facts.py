@@ -217,14 +217,7 @@ def facts_of(func: Any) -> Facts:
         ticketed=ticketed,
         hidden=hidden,
         simple=not (
-            dynamic
-            or reads
-            or indexed
-            or stores
-            or hidden
-            or collective
-            or ticketed
-            or {"checks", "unrecorded"} & {*row}
+            dynamic or reads or indexed or stores or hidden or collective or ticketed or "checks" in row
         ),
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
