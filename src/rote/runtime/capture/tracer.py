@@ -31,7 +31,9 @@ from ..numbers import Computed, TrackedNumbers
 from ..operators import (
     LAUNCHES,
     REGIONS,
+    TRIED,
     Facts,
+    GraphTrial,
     LaunchCall,
     Placement,
     RegionOperands,
@@ -518,6 +520,8 @@ class Tracer(DispatchMode):
         tensors, tokens, operands, named = operands_of(args, kwargs, storages.token)
         # The seed of an attention lies on the host or on the device, as it was drawn in a segment or not.
         apart = known.apart or (is_kept_out() and not facts.op.is_view and not known.seeds)
+        if known.seen and facts.foreign and not (apart or cursor.on_host):
+            apart = self._tried(facts, args, kwargs) is not GraphTrial.REPEATS
         if there is not None:
             placement = there
             self.placer.note_devices(tensors)
@@ -546,6 +550,19 @@ class Tracer(DispatchMode):
         if facts.seeded or facts.written:
             self._note_effects(facts, args, kwargs)
         return operation, tensors, tokens, placement
+
+    def _tried(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> GraphTrial:
+        """What a graph makes of an operator that a library brings."""
+        cursor = self.cursor
+        found = TRIED.find(facts.op, args, kwargs)
+        if found is None:
+            if cursor.tape is not None:
+                cursor.tape.close(cursor)
+            found = TRIED.attempt(facts.op, args, kwargs)
+        if found is GraphTrial.DIFFERS:
+            text = f"{facts.name} gives something else from a graph: its kernels run on a stream of their own"
+            cursor.block(reason(rules.CAPTURE_FAILED, text, user_site(), "Call it outside of the callable."))
+        return found
 
     def _note_contents(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any], site: Site) -> None:
         for why in self.unwritten.meet(facts, args, kwargs, site):

@@ -18,3 +18,4 @@ from .operands import (
 )
 from .torch_private import composite_call, schema_of
 from .transfers import synchronize_operator, wait_operator
+from .tried import TRIED, GraphTrial

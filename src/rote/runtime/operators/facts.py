@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from .torch_private import schema_of
+from .torch_private import has_python_kernel, schema_of
 
 Row = Mapping[str, str]
 """Facts of one operator, each with its reason; the head of the file explains the words."""
@@ -59,6 +59,13 @@ _SENDING = frozenset({"c10d::send", "_c10d_functional::isend"})
 """They have one of these names for what they only read."""
 _OF_MANY = "_foreach_", "_fused_adam", "_fused_sgd", "_fused_adagrad"
 """How operators begin that compute one element after the other, as pointwise ones do, and have no tag."""
+_OF_PYTORCH = frozenset({
+    "aten", "prims", "quantized", "_quantized", "sparse", "mkldnn", "onednn", "inductor", "profiler", "c10d",
+    "fsdp", "_c10d_functional", "_c10d_functional_autograd", "symm_mem", "rngprims", "debugprims", "streams",
+    "static_runtime",
+})  # fmt: skip
+"""Namespaces of operators that PyTorch brings."""
+_OWN = "rote_"
 LAUNCHED = "rote_launched"
 """The namespace of operators that stand for the launch of a kernel; see :mod:`.launches`."""
 _TOLD = frozenset({"fsdp", LAUNCHED})
@@ -143,6 +150,13 @@ class Facts:
     def told(self) -> bool:
         """Whether its schema and its row tell all of it: that of another library may draw random numbers."""
         return self.own or self.hidden or self.transfers or self.op.namespace in _TOLD
+
+    @property
+    def foreign(self) -> bool:
+        """Whether it is code in C++ that a library brings: nobody says on which stream its kernels run."""
+        namespace = self.op.namespace
+        known = namespace in _OF_PYTORCH or namespace.startswith(_OWN)
+        return not (known or self.collective or has_python_kernel(self.op))
 
     @property
     def launches(self) -> bool:

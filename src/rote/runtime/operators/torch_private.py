@@ -17,6 +17,19 @@ def schema_of(op: Any) -> Any:
     return op._schema
 
 
+_python_kernels: Any = getattr(torch.library, "_impls", frozenset[str]())
+"""The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
+_BESIDE = ("/Meta", "/FuncTorchBatched", "/Autograd")
+"""Kernels for shapes, for ``vmap`` and for gradients."""
+
+
+@cache
+def has_python_kernel(op: Any) -> bool:
+    """Whether an operator is written in Python: what it launches is seen where it does."""
+    prefix = op.name().replace("::", "/") + "/"
+    return any([key.startswith(prefix) and not key.endswith(_BESIDE) for key in _python_kernels])
+
+
 @cache
 def composite_call(op: Any) -> Callable[..., Any] | None:
     """The C++ kernel that takes a composite operation apart, or None if it has a kernel of its own.

@@ -1,0 +1,135 @@
+"""Operators that libraries bring in C++: whether a graph holds all that they do is tried.
+
+A kernel that is launched without saying on which stream runs on the legacy one. Under a capture in relaxed
+mode it runs there and then, no error is raised, and the graph has everything but this kernel. Operators of
+PyTorch do not do that. Those of libraries may, and so may code that keeps something on the host from one run
+to the next. So such an operator is captured once by itself, with other values than it is to be run with. Then
+the graph is launched with its operands' values, and has to give what a plain call gives.
+
+Whole numbers are zero while it is captured, which is right for indices. An operator that cannot be captured
+runs between segments. Nothing is recorded of a call with one that gives something else: between segments, its
+kernels would not wait for those before them either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from typing import Any
+
+import torch
+from torch.utils import _pytree as pytree
+
+from ..pytorch import REPLACEMENTS, unseen_functions
+
+
+class GraphTrial(Enum):
+    """What a trial has shown: a graph REPEATS the operator, REFUSES to hold it, or gives what DIFFERS."""
+
+    REPEATS = "repeats"
+    REFUSES = "refuses"
+    DIFFERS = "differs"
+
+
+MOST_BYTES = 1 << 30
+"""Operands of more than this are not copied for a trial."""
+_NEAR = 1e-2
+"""How far a sum may be off whose order is another each time."""
+
+_Key = tuple[Any, ...]
+
+
+class TriedOperators:
+    """What trials have shown, by operator and kinds of operands."""
+
+    def __init__(self) -> None:
+        self._known: dict[_Key, GraphTrial] = {}
+
+    def find(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial | None:
+        """What is known of an operator, an overload, with such operands; None before a trial."""
+        return self._known.get(_key(func, _tensors((args, kwargs))))
+
+    def attempt(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial:
+        """Try it, while nothing is being captured."""
+        tensors = _tensors((args, kwargs))
+        if sum([each.numel() * each.itemsize for each in tensors]) > MOST_BYTES:
+            return GraphTrial.REFUSES
+        found = self._known[_key(func, tensors)] = _try(func, args, kwargs, tensors)
+        return found
+
+
+TRIED = TriedOperators()
+"""Operators are the process's."""
+
+
+def _key(func: Any, tensors: list[torch.Tensor]) -> _Key:
+    return func, *[(each.dtype, each.dim(), each.device) for each in tensors]
+
+
+def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> GraphTrial:
+    device = tensors[0].device if tensors else None
+    if device is None or device.type != "cuda" or any([each.device != device for each in tensors]):
+        return GraphTrial.REFUSES
+    with REPLACEMENTS.withdrawn(), unseen_functions(), torch.no_grad():
+        stream = torch.cuda.Stream(device)
+        stream.wait_stream(torch.cuda.current_stream(device))
+        try:
+            with torch.random.fork_rng([device.index]), torch.cuda.stream(stream):
+                return GraphTrial.REPEATS if _gives_the_same(func, args, kwargs) else GraphTrial.DIFFERS
+        except Exception:  # whatever the operator, the driver or the allocator says
+            return GraphTrial.REFUSES
+        finally:
+            torch.cuda.synchronize(device)
+
+
+def _gives_the_same(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    wanted_in = _copies(args, kwargs)
+    wanted = func(*wanted_in[0], **wanted_in[1])
+    captured_in = _copies(args, kwargs, altered=True)
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    graph.capture_begin(capture_error_mode="relaxed")
+    try:
+        found = func(*captured_in[0], **captured_in[1])
+    finally:
+        graph.capture_end()
+    torch.cuda.synchronize()
+    for one, other in zip(_tensors(captured_in), _tensors(_copies(args, kwargs)), strict=True):
+        one.copy_(other)
+    graph.replay()
+    torch.cuda.synchronize()
+    pairs = list(zip(_tensors((found, captured_in)), _tensors((wanted, wanted_in)), strict=True))
+    if all([_are_equal(one, other) for one, other in pairs]):
+        return True
+    again_in = _copies(args, kwargs)
+    again = _tensors((func(*again_in[0], **again_in[1]), again_in))
+    varies = not all([_are_equal(one, other) for one, (_, other) in zip(again, pairs, strict=True)])
+    return varies and all([_are_near(one, other) for one, other in pairs])
+
+
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [each for each in pytree.tree_leaves(values) if isinstance(each, torch.Tensor)]
+
+
+def _copies(args: Sequence[Any], kwargs: dict[str, Any], *, altered: bool = False) -> Any:
+    """The operands with tensors of their own; ``altered``: of other values."""
+
+    def copy(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        made = value.detach().clone()
+        if not altered:
+            return made
+        if made.is_floating_point() or made.is_complex():
+            return made.copy_(made.flip([*range(made.dim())]).mul_(0.75).add_(0.125))
+        return made.zero_()
+
+    return pytree.tree_map(copy, (tuple(args), kwargs))
+
+
+def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
+
+
+def _are_near(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool(torch.isclose(one, other, _NEAR, _NEAR, equal_nan=True).all())
