@@ -7,6 +7,7 @@ import random
 import numpy
 import pytest
 import torch
+from torch.nn.attention.bias import causal_lower_right
 
 import rote
 from rote.testing import assert_same
@@ -102,3 +103,54 @@ def test_a_part_of_a_list_is_an_argument(device):
     for _ in range(CALLS):
         assert_same(g(x, mine), fn(x, other))
         assert mine == other
+
+
+class Named(torch.Tensor):
+    """A class of tensors as PyTorch's documentation has it."""
+
+
+class Scaled(torch.Tensor):
+    def __init__(self, data, scale=2.0):
+        super().__init__()
+        self.scale = torch.full((), scale) * 1.0  # no instance of the class
+
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return super().__torch_function__(func, types, args, kwargs or {})
+
+    def scaled(self):
+        return self.as_subclass(torch.Tensor) * self.scale.to(self.device)
+
+
+def plain(made):
+    return made.as_subclass(torch.Tensor)
+
+
+INSTANCES = {
+    "of a list": lambda x: plain(Named([1.0, 2.0, 3.0])).to(x.device) + x,
+    "of a tensor": lambda x: plain(Named(x)) + 1,
+    "of sizes": lambda x: plain(Named(3).zero_()).to(x.device) + x,
+    "of an instance": lambda x: plain(Named(Named(x))) + 1,
+    "two in a line": lambda x: plain(Named(x)) * plain(Named(x + 1)),
+    "in a loop": lambda x: sum([plain(Named(x * n)) for n in range(3)]),
+    "spread": lambda x: plain(Named(*[x])) + 1,
+    "with code of its own": lambda x: Scaled(x).scaled(),
+    "of a way taken seldom": lambda x: plain(Named(x)) if x.sum() > 0 else x * 2,
+    "a bias of attention": lambda x: torch.nn.functional.scaled_dot_product_attention(
+        x.view(1, 1, 3, 1), x.view(1, 1, 3, 1), x.view(1, 1, 3, 1), attn_mask=causal_lower_right(3, 3)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+@pytest.mark.parametrize("grad", [True, False])
+def test_instances_of_a_class_of_tensors(device, name, grad):
+    """PyTorch does not make one of a tensor that a mode has seen."""
+    fn = INSTANCES[name]
+    g = rote.graph(fn, keep=True)
+    for number in range(12):
+        x = (torch.arange(3.0) - 1 + (number > 6)).to(device) * (number + 1)
+        with torch.set_grad_enabled(grad):
+            found, expected = g(x), fn(x)
+        assert type(found) is type(expected)
+        assert_same(found, expected, f"call {number}")

@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
+from types import FrameType
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ from ..program import (
     unknown_states,
     unseen_function_mode,
 )
-from ..pytorch import GroupCall, LeftForwards, plain_functions, seeing_compiled
+from ..pytorch import ConstructorCall, GroupCall, LeftForwards, plain_functions, seeing_compiled
 from ..reads.trace import Noted, Setting
 from ..recording import Node, Own, StaticInputs, hand_out, make_template, with_lent
 from ..state import get_profile, our_profiler, set_profile
@@ -317,6 +318,11 @@ class TracedCall:
         """TorchScript is about to run, which may launch kernels that it has fused, past the dispatcher."""
         if self._tape is not None and self._last is not None:
             self._tape.capture_all(self._last.cursor)
+
+    def makes(self, kind: type, frame: FrameType | None) -> None:
+        """The next call in a frame makes an instance of a class of tensors."""
+        if self._last is not None and frame is not None:
+            self._last.made = ConstructorCall.of(kind, frame)
 
     def resize(self, storage: torch.UntypedStorage, nbytes: int) -> bool:
         """Give memory to a storage from outside, or take it back; False if no replay can do that."""

@@ -71,6 +71,7 @@ from ..program import (
 )
 from ..program import operations as ops
 from ..pytorch import (
+    ConstructorCall,
     DispatchMode,
     GroupCall,
     count_versions,
@@ -172,6 +173,7 @@ class Tracer(DispatchMode):
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
         self.passes = BackwardPasses()
+        self.made: ConstructorCall | None = None  # makes an instance of a class of tensors
 
     @contextmanager
     def without_vectors(self) -> Generator[None]:
@@ -206,9 +208,11 @@ class Tracer(DispatchMode):
         around = tape.session.come_home() if tape is not None else None
         try:
             if around is None:
-                return self._dispatch(func, args, kwargs or {})
-            with around:
-                return self._dispatch(func, args, kwargs or {})
+                out = self._dispatch(func, args, kwargs or {})
+            else:
+                with around:
+                    out = self._dispatch(func, args, kwargs or {})
+            return out if self.made is None else self._made_as(self.made, out)
         except UnsupportedTensorError as error:
             cursor = self.cursor
             if cursor.mode is not _OBSERVE:
@@ -610,6 +614,13 @@ class Tracer(DispatchMode):
             return self.runner.seen(run_compiled, graph, inputs)
         inputs.clear()  # as compiled code does, so that what is needed no more is freed
         return self.__torch_dispatch__(region.overload, (), tuple(operands))
+
+    def _made_as(self, made: ConstructorCall, out: Any) -> Any:
+        """What an operation gives to a constructor, which takes no other object for its own."""
+        if isinstance(out, torch.Tensor) and made.runs():
+            return out.as_subclass(made.kind)
+        self.made = None
+        return out
 
     def meet_launch(self, call: LaunchCall) -> Any:
         """The call launches a kernel of Triton: one operation, like a region that Inductor has compiled."""

@@ -385,14 +385,14 @@ class Settling:
         what is written to streams and how generators are set differ from call to call, so such calls are
         noted each time. So are those in which the host reads values of tensors, which may lead elsewhere,
         those with collectives, whose methods notes tell, those that give memory to storages, those that
-        return what lies outside, where notes have found it, and all calls once anything is under
-        ``torch.compile``: notes choose what runs.
+        return what lies outside, where notes have found it, those that make tensors of a class, and all calls
+        once anything is under ``torch.compile``: notes choose what runs.
         """
         noted, template = self._noted, self._observed.template
         if self._plan.numbers is not None or any([node.acts for node in self._observed.nodes]):
             return None
         unclear = (
-            noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.switches
+            noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.steered
         )
         unclear = unclear or noted.gathers or self._marked or self._observed.settings or is_compiling()
         unclear = unclear or len(self._observed.nodes) > 1 or template.targets or template.needs_given

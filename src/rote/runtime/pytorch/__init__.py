@@ -16,6 +16,7 @@ from .compiled import (
     seeing_compiled,
     takes_tickets,
 )
+from .constructors import ConstructorCall
 from .emptied import EMPTY, NO_RUN, CallRun, EmptyStorages
 from .frames import (
     LEFT_ALONE,

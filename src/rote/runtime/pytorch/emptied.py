@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from types import FrameType
 from typing import Protocol
 
 import torch
@@ -25,6 +26,9 @@ class CallRun(Protocol):
     def runs_script(self) -> None:
         """TorchScript is about to run, which may launch kernels that it has fused, past the dispatcher."""
 
+    def makes(self, kind: type, frame: FrameType | None) -> None:
+        """The next call in a frame makes an instance of a class of tensors."""
+
 
 class NoRun:
     """There is no call, or it is over."""
@@ -38,6 +42,9 @@ class NoRun:
         return False
 
     def runs_script(self) -> None:
+        """Nothing is recorded."""
+
+    def makes(self, kind: type, frame: FrameType | None) -> None:
         """Nothing is recorded."""
 
 

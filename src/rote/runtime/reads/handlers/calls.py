@@ -173,6 +173,9 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
         of_namespace(trace, "__abstractmethods__", kind)
     if (kind is torch.Tensor or meta is _OF_TYPE) and not names and _of_array(trace, args):
         return
+    tensors = issubclass(kind, torch.Tensor) and kind is not torch.Tensor
+    if tensors and is_in_c(lookup.find(kind, "__new__").value):
+        trace.makes(kind)
     in_c = True
     for name in ("__new__", "__init__"):
         look = trace.classes.read if lookup.can_change(kind) else trace.classes.look_up
@@ -188,7 +191,7 @@ def _construct(trace: Trace, kind: type, names: tuple[str, ...], args: tuple[Any
             content(trace, each, inside=False)
     elif not of_python:
         c_call(trace, made_by(kind) if in_c else kind, *_split(names, args))
-    elif trace.outside.has(kind):
+    elif trace.outside.has(kind) and not tensors:
         trace.callables.called.add(identity(kind))
 
 

@@ -71,7 +71,8 @@ class Noted:
     missing: tuple[str, ...] = ()
     scripts: tuple[Any, ...] = ()  # functions and methods of TorchScript that it called
     contact: Contact | None = None  # what in C it called first that acts on other processes
-    switches: bool = False  # it called what switches Dynamo on or off: notes choose the code that runs
+    # notes have a part in what runs: it called what switches Dynamo on or off, or made tensors of a class
+    steered: bool = False
     trusts: bool = False  # it ran code of which it is only said what it does, or that PyTorch interprets
     tells_tensors: bool = False  # it asked whether an argument is another tensor
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles

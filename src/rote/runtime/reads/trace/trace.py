@@ -96,6 +96,7 @@ class Trace:
         self._bindings = Bindings(self.outside)
         self._answers = answers
         self._aside = aside
+        self._makes = False  # instances of classes of tensors
         self._run = run
         self._scripts: dict[int, Any] = {}
         self._output: dict[Output, None] = {}
@@ -268,6 +269,11 @@ class Trace:
         """The call writes something for somebody to read, once in a line that is enough to tell."""
         self._output[output] = None
 
+    def makes(self, kind: type) -> None:
+        """The call that is noted makes an instance of a class of tensors, by the constructor in C."""
+        self._makes = True
+        self._run.makes(kind, self.running.frame())
+
     def runs_script(self, script: Any) -> None:
         """Code of TorchScript is about to run: it reads attributes that lie in C++, of any of its modules."""
         self._run.runs_script()
@@ -384,8 +390,8 @@ class Trace:
             outside.all_reads(), effects, running.unseen, running.late, tuple(self._output),
             self.followed.draws, outside.reads_arrays,
             tuple(outside.given.missing), scripts, self._contact,
-            self.callables.has_switched, running.trusts or bool(scripts), outside.tells_tensors,
-            frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
+            self.callables.has_switched or self._makes, running.trusts or bool(scripts),
+            outside.tells_tensors, frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
             bool(slots.written or slots.changed or slots.growing or slots.reordered),
         )  # fmt: skip
         for each in (outside, slots, self.classes, self.writes):
