@@ -391,7 +391,8 @@ class Trace:
             self.followed.draws, outside.reads_arrays,
             tuple(outside.given.missing), scripts, self._contact,
             self.callables.has_switched or self._makes, running.trusts or bool(scripts),
-            outside.tells_tensors, frozenset(self.reducers.buckets), outside.emptied.any() or outside.forwards.any(),
+            outside.tells_tensors, frozenset(self.reducers.buckets),
+            outside.emptied.any() or outside.forwards.any(),
             bool(slots.written or slots.changed or slots.growing or slots.reordered),
         )  # fmt: skip
         for each in (outside, slots, self.classes, self.writes):
