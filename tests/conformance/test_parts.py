@@ -7,6 +7,7 @@ import gc
 import inspect
 import math
 import pickle
+import resource
 import threading
 import traceback
 import weakref
@@ -19,6 +20,7 @@ import rote
 from rote.api.parts import part as part_module
 from rote.api.parts.parts import REVIEW
 from rote.runtime.engine.ledger import FREE_TRACES
+from rote.testing import assert_same
 
 BEGIN = FREE_TRACES + 2
 """Calls after which a callable that never settles has parts."""
@@ -884,3 +886,28 @@ def test_a_part_that_writes_state_and_arguments(device):
 
     g = same_as_plain(make, device)
     assert parts_of(g)["Writes"].replayed > 10
+
+
+class Negating:
+    """A backend whose code gives what the code as written gives, negated."""
+
+    def __call__(self, graph, inputs):
+        return lambda *args: tuple([-each for each in graph(*args)])
+
+
+@pytest.mark.usefixtures("compiles_afresh")
+def test_modules_below_a_frame_that_is_not_compiled(device):
+    """Dynamo compiles what such a frame calls: a module there is no part, and one elsewhere is."""
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh()).to(device)
+    uncompiled = torch._dynamo.decorators.skip(lambda x: model(x) * 2)
+    compiled = torch.compile(uncompiled, backend=Negating())
+
+    def fn(x):
+        resource.getpagesize()  # of which nothing is known
+        with torch.no_grad():
+            return compiled(x), model(x)
+
+    g = rote.graph(fn)
+    for number in range(40):
+        x = torch.randn(4, 8, device=device)
+        assert_same(g(x), fn(x), f"call {number}")

@@ -289,6 +289,23 @@ def test_inside_an_operator(device):
     assert g.report().replayed >= 8, g.explain()
 
 
+def test_inside_an_operator_of_triton(device):
+    """``torch.library.triton_op`` says to PyTorch what it is made of."""
+    if device.type == "cpu":
+        pytest.skip("PyTorch wraps compiled kernels only")
+
+    def doubled(x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        launch = torch.library.wrap_triton(kernels.activate)
+        launch[(3,)](x, out, x.numel(), "double", None, block=16)
+        return out
+
+    doubled.__annotations__ = {"x": Tensor, "return": Tensor}
+    operator = torch.library.triton_op("rote_kernels::doubled", doubled, mutates_args={})
+    g = play(lambda x: operator(x + 1) * 3, rows(device, tensors=1))
+    assert g.report().replayed >= 8, g.explain()
+
+
 def test_the_exact_tier(device):
     """The exact tier runs a launch like an operation, between what it shortens."""
 

@@ -31,7 +31,7 @@ from ...inspect import PartReport
 from ...runtime.arguments import NOT_MINE, tracing
 from ...runtime.conditions import abandoned
 from ...runtime.engine import Ledger, Means
-from ...runtime.pytorch import calls_wrapped, is_wrapper
+from ...runtime.pytorch import calls_wrapped, is_looking, is_wrapper
 from ...runtime.reads import MODULE_CALL, WATCH
 from .part import GraphedPart, ModulePart, PartStage
 
@@ -153,6 +153,8 @@ class Parts:
         """The value of the call of a module; NOT_MINE if the call is to be made, and those in it are met."""
         if tracing.get() or torch.nn.Module.__call__ is not MODULE_CALL:
             return NOT_MINE  # the last one: a symbolic trace sees calls of modules, or somebody else does
+        if is_looking():
+            return NOT_MINE  # plainly, the module's code would be compiled
         frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
         caller = frame.f_back
         trains = caller is not None and calls_wrapped(caller.f_code)

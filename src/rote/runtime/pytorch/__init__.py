@@ -26,6 +26,7 @@ from .frames import (
     compiled_frames,
     is_compiling,
     is_hint,
+    is_looking,
     is_switching,
     leave_alone,
     leave_runtime_alone,

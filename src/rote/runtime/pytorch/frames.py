@@ -29,7 +29,7 @@ from torch.overrides import _push_mode as push_mode  # pyright: ignore[reportPri
 from ...base import identity, is_own
 from .compiled import WithoutModes
 from .replaced import REPLACEMENTS
-from .torch_private import dispatched_functions, set_dispatched_functions
+from .torch_private import dispatched_functions, frame_callback, set_dispatched_functions
 
 _KINDS = ("cpu", "cuda")
 _WRAPPERS = {"compile_wrapper": "_TorchDynamoContext", "_fn": "DisableContext"}
@@ -90,6 +90,14 @@ def is_compiling() -> bool:
     """Whether anything in this process is under ``torch.compile``."""
     frames = _module("eval_frame")
     return frames is not None and any(each is not None for each in frames.cached_backends.values())
+
+
+def is_looking() -> bool:
+    """Whether Dynamo looks at the frames of this thread, and may compile what is called."""
+    if _module("eval_frame") is None:
+        return False
+    callback = frame_callback()
+    return callback is not None and callable(callback())
 
 
 def is_switching(code: CodeType) -> bool:
