@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 import rote
 from rote import Graphed
+from rote.runtime.operators import LAUNCHES, LaunchCall
 from rote.testing import assert_same
 
 pytest.importorskip("triton")
@@ -279,6 +280,21 @@ def test_in_a_context_of_the_standard_library(device):
             return kernels.added(x, y)
 
     assert play(fn, rows(device)).report().replayed >= 8
+
+
+def test_what_triton_compiles_anew_is_another_launch(device):
+    """To which of its arguments a kernel stores may depend on all that it is compiled for."""
+
+    def launch(n: int, scale: float = 2.0, dtype: torch.dtype = torch.float32, block: int = 16) -> Any:
+        x, y, out = (torch.ones(64, device=device, dtype=dtype) for _ in range(3))
+        named = {"grid": (4,), "warmup": False, "block": block}
+        call = LaunchCall(type(kernels.add).run, kernels.add, (x, y, out, n, scale), named)
+        return LAUNCHES.of(call.chosen())[0]
+
+    first = launch(33)
+    assert launch(35, 3.0) is first
+    others = [launch(1), launch(32), launch(33, 1), launch(33, dtype=torch.float16), launch(33, block=32)]
+    assert len({id(each) for each in (first, *others)}) == 6
 
 
 def test_inside_an_operator(device):

@@ -53,12 +53,15 @@ class _Argument:
     Attributes:
         name: Its name.
         kind: ``Tensor``, ``number``, or ``constant``.
-        constant: The value of a constant, with its class; None for others.
+        compiled: What a kernel is compiled for: the value of a constant, the type of a tensor, and whether a
+            whole number is 1, or a multiple of 16. Where it stores may depend on that.
+        value: That of a constant; None for others.
     """
 
     name: str
     kind: str
-    constant: Any = None
+    compiled: tuple[Any, ...]
+    value: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,9 +94,7 @@ class TritonLaunch:
     def __call__(self, inputs: list[Any]) -> list[Any]:
         """Launch it, which empties the list of its inputs."""
         given = iter(inputs)
-        named = {
-            each.name: each.constant[1] if each.kind == "constant" else next(given) for each in self.arguments
-        }
+        named = {each.name: each.value if each.kind == "constant" else next(given) for each in self.arguments}
         grid = tuple(given)
         inputs.clear()
         run_kernel(self.run, self.kernel, (), {**named, "grid": grid, "warmup": False})
@@ -177,7 +178,7 @@ class LaunchCall:
 
 @dataclass
 class TritonLaunches:
-    """The launches met so far: a kernel with other constants, or other kinds of arguments, is another one.
+    """The launches met so far: a kernel that Triton compiles anew is another one.
 
     They live as long as the process, as what Triton has compiled does.
     """
@@ -316,11 +317,12 @@ def _constant_names(kernel: Any) -> frozenset[str]:
 
 def _argument(name: str, value: Any, constant: bool) -> _Argument:
     if isinstance(value, torch.Tensor):
-        return _Argument(name, "Tensor")
+        return _Argument(name, "Tensor", (value.dtype,))
     if type(value) in _NUMBERS and not constant:
-        return _Argument(name, "number")
+        whole = type(value) is int
+        return _Argument(name, "number", (type(value), whole and value == 1, whole and value % 16 == 0))
     if _is_constant(value):
-        return _Argument(name, "constant", (type(value), value))
+        return _Argument(name, "constant", (type(value),), value)
     raise UnseenLaunchError(f"its argument {name} is a {type(value).__qualname__}")
 
 
