@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..pytorch import REPLACEMENTS, unseen_functions
+from ..pytorch import REPLACEMENTS, stop_routing, unseen_functions
 
 
 class GraphTrial(Enum):
@@ -33,6 +33,7 @@ class GraphTrial(Enum):
 
 MOST_BYTES = 1 << 30
 """Operands of more than this are not copied for a trial."""
+_SEED = 0
 _NEAR = 1e-2
 """How far a sum may be off whose order is another each time."""
 
@@ -84,27 +85,53 @@ def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[t
 
 def _gives_the_same(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     wanted_in = _copies(args, kwargs)
+    torch.cuda.manual_seed(_SEED)  # what it draws is equal, too; the generator is set back
     wanted = func(*wanted_in[0], **wanted_in[1])
     captured_in = _copies(args, kwargs, altered=True)
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    graph.capture_begin(capture_error_mode="relaxed")
-    try:
-        found = func(*captured_in[0], **captured_in[1])
-    finally:
-        graph.capture_end()
-    torch.cuda.synchronize()
+    graph, found = _captured(func, captured_in)
     for one, other in zip(_tensors(captured_in), _tensors(_copies(args, kwargs)), strict=True):
         one.copy_(other)
+    torch.cuda.manual_seed(_SEED)
     graph.replay()
     torch.cuda.synchronize()
     pairs = list(zip(_tensors((found, captured_in)), _tensors((wanted, wanted_in)), strict=True))
     if all([_are_equal(one, other) for one, other in pairs]):
         return True
     again_in = _copies(args, kwargs)
+    torch.cuda.manual_seed(_SEED)
     again = _tensors((func(*again_in[0], **again_in[1]), again_in))
     varies = not all([_are_equal(one, other) for one, (_, other) in zip(again, pairs, strict=True)])
     return varies and all([_are_near(one, other) for one, other in pairs])
+
+
+def _captured(func: Any, operands: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
+    """An operator in a graph, and its results there. PyTorch is in disorder where a capture has failed."""
+    graph = torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    graph.capture_begin(capture_error_mode="relaxed")
+    has_ended = False
+    try:
+        try:
+            found = func(*operands[0], **operands[1])
+        finally:
+            graph.capture_end()
+            has_ended = True
+    except Exception:
+        if not has_ended:
+            _recover(graph)
+        raise
+    torch.cuda.synchronize()
+    return graph, found
+
+
+def _recover(graph: torch.cuda.CUDAGraph) -> None:
+    """Restore what a capture that could not be ended leaves behind; see ``docs/design.md``."""
+    stop_routing(torch.cuda.current_device(), graph.pool())
+    good = torch.cuda.CUDAGraph()  # generators believe that they are captured, until one ends well
+    good.capture_begin(capture_error_mode="relaxed")
+    torch.ones(1, device="cuda")
+    good.capture_end()
+    good.reset()
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -122,6 +122,7 @@ from .torch_private import (
     shows_autocast,
     sizes_of_objects,
     stands_for_others,
+    stop_routing,
     storage_owners,
     stream_handle,
     tells_modes,

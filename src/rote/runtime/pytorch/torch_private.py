@@ -654,3 +654,22 @@ def tensor_owners(tensor: torch.Tensor) -> int:
 def storage_owners(storage: torch.UntypedStorage) -> int:
     """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
     return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
+
+
+_end_allocate: Any = _found("_cuda_endAllocateToPool")
+_release_pool: Any = _found("_cuda_releasePool")
+"""Both seen in torch 2.11 and 2.13 (CUDA builds only)."""
+
+
+def stop_routing(device: int, pool: tuple[int, int]) -> None:
+    """After a failed capture: stop the allocator from serving the pool, and drop the capture's reference.
+
+    Through torch 2.13 a capture that fails to end does neither, so the pool's memory would never be given
+    back. The pinned-memory allocator keeps a note of its own that cannot be undone from Python: the pool's
+    handle must not be captured into again. Without the private calls the memory of the failed segment stays
+    reserved.
+    """
+    if _end_allocate is None or _release_pool is None:
+        return
+    _end_allocate(device, pool)
+    _release_pool(device, pool)

@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from ....base import CaptureError, InternalError, MemoryShortageError
-from ...pytorch import undispatched, unseen_functions
+from ...pytorch import stop_routing, undispatched, unseen_functions
 from ..protocol import (
     CapturedCollective,
     CopyingSegment,
@@ -44,7 +44,6 @@ from .driver import OUT_OF_MEMORY, DriverError, driver
 from .kernel import CudaKernel
 from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
-from .torch_private import stop_routing
 
 if TYPE_CHECKING:
     from .backend import CudaBackend
