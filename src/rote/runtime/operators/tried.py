@@ -7,7 +7,7 @@ to the next. So such an operator is captured once by itself, with other values t
 the graph is launched with its operands' values, and has to give what a plain call gives.
 
 Whole numbers are zero while it is captured, which is right for indices. An operator that cannot be captured
-runs between segments. Nothing is recorded of a call with one that gives something else: between segments, its
+runs between segments; so does one that is not tried, since it could do something besides what it gives. Nothing is recorded of a call with one that gives something else: between segments, its
 kernels would not wait for those before them either.
 """
 
@@ -21,6 +21,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from ..pytorch import REPLACEMENTS, stop_routing, unseen_functions
+from .torch_private import schema_of
 
 
 class GraphTrial(Enum):
@@ -33,6 +34,11 @@ class GraphTrial(Enum):
 
 MOST_BYTES = 1 << 30
 """Operands of more than this are not copied for a trial."""
+_COPIED = (
+    torch.Tensor, int, float, bool, complex, str, type(None), torch.dtype, torch.device, torch.layout,
+    torch.memory_format,
+)  # fmt: skip
+"""Types of operands of which a trial has its own, or that nobody can change: objects of C++ are none."""
 _SEED = 0
 _NEAR = 1e-2
 """How far a sum may be off whose order is another each time."""
@@ -53,7 +59,7 @@ class TriedOperators:
     def attempt(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial:
         """Try it, while nothing is being captured."""
         tensors = _tensors((args, kwargs))
-        if sum([each.numel() * each.itemsize for each in tensors]) > MOST_BYTES:
+        if not _may_run(func, args, kwargs, tensors):
             return GraphTrial.REFUSES
         found = self._known[_key(func, tensors)] = _try(func, args, kwargs, tensors)
         return found
@@ -65,6 +71,15 @@ TRIED = TriedOperators()
 
 def _key(func: Any, tensors: list[torch.Tensor]) -> _Key:
     return func, *[(each.dtype, each.dim(), each.device) for each in tensors]
+
+
+def _may_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
+    """Whether it may run a few times more: it gives something, and is given nothing that it could change."""
+    schema = schema_of(func)
+    if not schema.returns and not schema.is_mutable:
+        return False
+    known = all([isinstance(each, _COPIED) for each in pytree.tree_leaves((args, kwargs))])
+    return known and sum([each.numel() * each.itemsize for each in tensors]) <= MOST_BYTES
 
 
 def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> GraphTrial:
