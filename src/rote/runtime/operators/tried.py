@@ -7,8 +7,9 @@ to the next. So such an operator is captured once by itself, with other values t
 the graph is launched with its operands' values, and has to give what a plain call gives.
 
 Whole numbers are zero while it is captured, which is right for indices. An operator that cannot be captured
-runs between segments; so does one that is not tried, since it could do something besides what it gives. Nothing is recorded of a call with one that gives something else: between segments, its
-kernels would not wait for those before them either.
+runs between segments; so does one that is not tried, since it could do something besides what it gives.
+Nothing is recorded of a call with one that gives something else: between segments, its kernels would not wait
+for those before them either.
 """
 
 from __future__ import annotations
