@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import threading
 from unittest import mock
 
 import pytest
@@ -272,3 +273,27 @@ def test_a_backward_makes_tensors_of_numbers(device, build, way):
         g(x), step(x, sides[1])
         assert torch.equal(sides[0], sides[1])
     assert g.report().replayed >= 8, g.explain()
+
+
+def test_backwards_of_other_threads(device):
+    """They run as ever while a call is traced."""
+    function = function_of(lambda ctx, x: None, lambda ctx, g: g * torch.tensor(2.0, device=g.device))
+    found = []
+
+    def beside():
+        x = torch.ones(3, device=device, requires_grad=True)
+        function.apply(x).sum().backward()
+        found.append(x.grad)
+
+    def step(x):
+        weight = x.detach().requires_grad_()
+        function.apply(weight * 3).sum().backward()
+        thread = threading.Thread(target=beside)
+        thread.start()
+        thread.join()
+        return weight.grad
+
+    g = rote.graph(step)
+    for _ in range(4):
+        assert torch.equal(g(torch.ones(3, device=device)), torch.full((3,), 6.0, device=device))
+    assert all([torch.equal(each, torch.full((3,), 2.0, device=device)) for each in found])

@@ -564,7 +564,7 @@ class Tracer(DispatchMode):
                 cursor.tape.close(cursor)
             found = TRIED.attempt(facts.op, args, kwargs)
         if found is GraphTrial.DIFFERS:
-            text = f"{facts.name} gives something else from a graph: its kernels run on a stream of their own"
+            text = f"{facts.name} gives something else from a graph, as if its kernels ran on another stream"
             cursor.block(reason(rules.CAPTURE_FAILED, text, user_site(), "Call it outside of the callable."))
         return found
 

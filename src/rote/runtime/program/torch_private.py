@@ -10,6 +10,7 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from enum import Enum
 from functools import lru_cache, wraps
+from threading import get_ident
 from typing import Any
 
 import torch
@@ -315,7 +316,7 @@ def _has_overrides(arguments: Iterable[Any]) -> bool:
 
 @contextmanager
 def in_backwards(mode: torch.overrides.TorchFunctionMode) -> Generator[None]:
-    """A context whose backwards run in a function mode, as far as they are Python code.
+    """A context in which backwards of this thread run in a function mode, as far as they are Python code.
 
     PyTorch calls a function mode for a backward with that mode off, and the functions of autograd that it
     runs see what is in force then.
@@ -324,8 +325,10 @@ def in_backwards(mode: torch.overrides.TorchFunctionMode) -> Generator[None]:
         yield
         return
 
+    thread = get_ident()
+
     def run(*args: Any, **kwargs: Any) -> Any:
-        with mode:
+        with mode if get_ident() == thread else nullcontext():
             return original(*args, **kwargs)
 
     with REPLACEMENTS.replaced(torch.autograd, _ENGINE_CALL, run) as original:
