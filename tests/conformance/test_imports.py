@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import importlib.metadata
+import importlib.util
 import sys
 
 import pytest
@@ -95,3 +97,29 @@ def test_another_module_under_the_name(events, device):
         g(x)
     sys.modules["rote_imported.third"].TABLE = torch.full((3,), 5.0)
     assert_same(g(x), x * 5)
+
+
+@pytest.mark.parametrize("asks", [
+    lambda: importlib.util.find_spec("rote_is_not_there"), lambda: importlib.util.find_spec("torch"),
+    lambda: importlib.metadata.version("torch"),
+], ids=["missing", "there", "version"])  # fmt: skip
+def test_what_is_installed(asks, device):
+    """Libraries ask for it in each call; another search path is noticed."""
+    g = rote.graph(lambda x: x * 2 if asks() is None else x * 3, keep=True)
+    for number in range(12):
+        x = torch.full((2,), float(number), device=device)
+        assert_same(g(x), x * 2 if asks() is None else x * 3)
+    assert g.report().replayed >= 6, g.explain()
+
+
+def test_another_search_path(tmp_path, monkeypatch, device):
+    (tmp_path / "rote_found_later.py").touch()
+    g = rote.graph(
+        lambda x: x * 2 if importlib.util.find_spec("rote_found_later") is None else x * 3, keep=True
+    )
+    for number in range(12):
+        if number == 7:
+            monkeypatch.syspath_prepend(tmp_path)
+        x = torch.full((2,), float(number), device=device)
+        assert_same(g(x), x * (2 if number < 7 else 3))
+    assert g.report().replayed >= 6, g.explain()

@@ -5,6 +5,7 @@ PyTorch and Python do not show a recorder these things, or not at a price a repl
 
 from __future__ import annotations
 
+import importlib.util
 from typing import Any
 
 import pytest
@@ -72,5 +73,18 @@ def test_order_of_gradients_from_inside_and_outside():
             w.grad = None
             (g(torch.ones(1)) + 1e8 * w).sum().backward()  # eager: (1e8 - 1e8) + 1
             yield w.grad
+
+    check(scenario)
+
+
+@limit("a package that is installed while the program runs is not noticed by calls that asked for it")
+def test_a_package_that_is_installed_meanwhile(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    names = (f"rote_installed_{number}" for number in range(99))
+
+    def scenario(wrap):
+        name = next(names)
+        g = wrap(lambda x: x if importlib.util.find_spec(name) is None else x * 2)
+        yield from drive(g, change=(tmp_path / f"{name}.py").touch)
 
     check(scenario)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from importlib import metadata
+from importlib.util import find_spec
 from types import CodeType, FrameType
 
 import torch
@@ -14,6 +16,9 @@ from ..bytecode import Swaps
 from ..table import Rows
 from .noted import UnseenCode
 
+_OF_PACKAGES = (find_spec, metadata.distribution, metadata.metadata, metadata.version, metadata.requires)
+_INSTALLED = frozenset([each.__code__ for each in _OF_PACKAGES])
+"""What says whether a package is installed, and which version: nothing that changes while a program runs."""
 _QUEUES = "_lazy_call"
 """Functions of PyTorch's that keep what is to be done when a device starts, and who asked for it."""
 
@@ -59,8 +64,19 @@ class RunningCode:
         """Something is not known of the call; ``unknown``: the name is that of a callable or a class in C."""
         if name in self._unseen or _runs_inside(sys._getframe(1), unknown):  # pyright: ignore[reportPrivateUsage]
             return
+        if self._looks_for_packages():
+            return
         if not self.rows.is_in_pure(self.frame(), self.swaps.original):
             self._unseen[name] = UnseenCode(name, text, self.site(), unknown)
+
+    def _looks_for_packages(self) -> bool:
+        """Whether Python finds out if a package is installed, which stays so as what is imported does."""
+        at = self.frame()
+        while at is not None and is_internal(at.f_code.co_filename):
+            if self.swaps.original(at.f_code) in _INSTALLED:
+                return True
+            at = at.f_back
+        return False
 
     def failed(self, note: str, error: Exception) -> None:
         """A note was not taken: whatever the call is for, it is not known what it has read."""
