@@ -16,6 +16,6 @@ from .operands import (
     written_operands,
     written_values,
 )
-from .torch_private import composite_call, schema_of
+from .torch_private import composite_call, python_kernels, schema_of
 from .transfers import synchronize_operator, wait_operator
 from .tried import TRIED, GraphTrial

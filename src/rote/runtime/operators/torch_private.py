@@ -17,7 +17,7 @@ def schema_of(op: Any) -> Any:
     return op._schema
 
 
-_python_kernels: Any = getattr(torch.library, "_impls", frozenset[str]())
+python_kernels: Any = getattr(torch.library, "_impls", None)
 """The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
 _BESIDE = ("/Meta", "/FuncTorchBatched", "/Autograd")
 """Kernels for shapes, for ``vmap`` and for gradients."""
@@ -25,9 +25,11 @@ _BESIDE = ("/Meta", "/FuncTorchBatched", "/Autograd")
 
 @cache
 def has_python_kernel(op: Any) -> bool:
-    """Whether an operator is written in Python: what it launches is seen where it does."""
+    """Whether an operator is, or may be, written in Python: what it launches is seen where it does."""
+    if python_kernels is None:
+        return True
     prefix = op.name().replace("::", "/") + "/"
-    return any([key.startswith(prefix) and not key.endswith(_BESIDE) for key in _python_kernels])
+    return any([key.startswith(prefix) and not key.endswith(_BESIDE) for key in python_kernels])
 
 
 @cache

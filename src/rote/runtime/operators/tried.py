@@ -111,13 +111,13 @@ def _gives_the_same(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> b
     graph.replay()
     torch.cuda.synchronize()
     pairs = list(zip(_tensors((found, captured_in)), _tensors((wanted, wanted_in)), strict=True))
-    if all([_are_equal(one, other) for one, other in pairs]):
+    if all([_are_close(one, other) for one, other in pairs]):
         return True
     again_in = _copies(args, kwargs)
     torch.cuda.manual_seed(_SEED)
     again = _tensors((func(*again_in[0], **again_in[1]), again_in))
-    varies = not all([_are_equal(one, other) for one, (_, other) in zip(again, pairs, strict=True)])
-    return varies and all([_are_near(one, other) for one, other in pairs])
+    varies = not all([_are_close(one, other) for one, (_, other) in zip(again, pairs, strict=True)])
+    return varies and all([_are_close(one, other, _NEAR) for one, other in pairs])
 
 
 def _captured(func: Any, operands: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
@@ -170,9 +170,6 @@ def _copies(args: Sequence[Any], kwargs: dict[str, Any], *, altered: bool = Fals
     return pytree.tree_map(copy, (tuple(args), kwargs))
 
 
-def _are_equal(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and bool(torch.isclose(one, other, 0.0, 0.0, equal_nan=True).all())
-
-
-def _are_near(one: torch.Tensor, other: torch.Tensor) -> bool:
-    return one.shape == other.shape and bool(torch.isclose(one, other, _NEAR, _NEAR, equal_nan=True).all())
+def _are_close(one: torch.Tensor, other: torch.Tensor, tolerance: float = 0.0) -> bool:
+    same = one.shape == other.shape
+    return same and bool(torch.isclose(one, other, tolerance, tolerance, equal_nan=True).all())

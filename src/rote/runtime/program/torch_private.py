@@ -17,6 +17,7 @@ import torch
 from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
+from ..operators import python_kernels
 from ..pytorch import REPLACEMENTS, is_wrapped
 
 _top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
@@ -337,8 +338,6 @@ def in_backwards(mode: torch.overrides.TorchFunctionMode) -> Generator[None]:
 
 _ENGINE_CALL = "_engine_run_backward"
 """What calls the engine, as ``torch.autograd`` names it. Seen in torch 2.11 and 2.13."""
-_python_kernels: Any = getattr(torch.library, "_impls", None)
-"""The kernels registered from Python, as ``namespace/operation/key``."""
 _OWN_KERNELS = frozenset({"aten/_foreach_mm/CUDA", "aten/bmm/CUDA", "aten/linalg_lu_solve.out/MPS"})
 """Those that PyTorch registers for operations of its own, in 2.13."""
 _ELSEWHERE = ("/Meta", "/FuncTorchBatched")
@@ -350,7 +349,7 @@ def replaced_kernels() -> bool:
 
     Then any other operation may run it, since kernels call operations.
     """
-    return _python_kernels is None or _are_replaced(len(_python_kernels))
+    return python_kernels is None or _are_replaced(len(python_kernels))
 
 
 @lru_cache(maxsize=1)
@@ -360,7 +359,7 @@ def _are_replaced(count: int) -> bool:
     return any(
         [
             key.startswith("aten/") and not key.endswith(_ELSEWHERE) and key not in _OWN_KERNELS
-            for key in _python_kernels
+            for key in python_kernels
         ]
     )
 
