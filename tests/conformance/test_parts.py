@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import gc
 import inspect
-import math
 import pickle
 import resource
 import threading
@@ -14,6 +13,7 @@ import weakref
 
 import pytest
 import torch
+from tests.clock import Clock
 from torch import nn
 
 import rote
@@ -32,7 +32,6 @@ ENOUGH = BEGIN + 24
 def _any_size(monkeypatch):
     """No test depends on how long a module takes."""
     monkeypatch.setattr(part_module, "LEAST_S", 0.0)
-    monkeypatch.setattr(part_module, "MARGIN", math.inf)
 
 
 @pytest.fixture(autouse=True)
@@ -650,9 +649,18 @@ def test_layers_of_one_class_are_tried_one_by_one(device):
 
 
 def test_replays_that_are_slower(device, monkeypatch):
-    """They are given up before a contest would begin; the report has both times."""
-    monkeypatch.setattr(part_module, "MARGIN", 0.0)
-    model, seen = net(device), []
+    """The contest of the part says so, and the part is given up; the report has both times."""
+    clock = Clock()
+    clock.install(monkeypatch)
+    clock.replay_s = 2 * clock.plain_s
+    ticks = clock.ticks
+
+    class Ticking(Net):
+        def forward(self, x):
+            ticks.put(1)
+            return super().forward(x)
+
+    model, seen = Ticking(device), []
 
     def step(x):
         seen.append(1)
@@ -660,11 +668,11 @@ def test_replays_that_are_slower(device, monkeypatch):
 
     g = rote.graph(step)
     with torch.no_grad():
-        for x in inputs(device, ENOUGH):
+        for x in inputs(device, 8 * ENOUGH):
             assert torch.equal(g(x), model(x) * len(seen))
-    (part,) = (part for part in g.report().parts if part.name == "Net")
-    assert part.calls == part_module.FIRST_LOOK
-    assert part.given_up.startswith("a replay took ") and " and a plain call " in part.given_up
+    (part,) = (part for part in g.report().parts if part.name == "Ticking")
+    assert 0 < part.replayed < part.calls < 4 * ENOUGH
+    assert part.given_up.startswith("RT308 a replay took ") and " and a plain call " in part.given_up
     assert f"; given up: {part.given_up}" in g.explain()
 
 

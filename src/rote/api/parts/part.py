@@ -32,13 +32,6 @@ FIRST_LOOK = 8
 PATIENCE = 512
 """Calls after which a part without any replay is given up, although nothing was left to trace it."""
 
-MARGIN = 1.05
-"""Times its shortest plain call that the shortest replay since the last look may take.
-
-The contest of a recording (:mod:`rote.runtime.recording.contest`) waits longer, and asks the device as well.
-Calls of a part that trains are half of what it is for; see :mod:`.parts`.
-"""
-
 LEAST_REPLAYED = 0.25
 """Share of the calls since the last look that replays have to have answered."""
 
@@ -89,8 +82,7 @@ class ModulePart:
         self.kind = type(alive())
         self._site = NOWHERE
         self._calls = 0
-        # of plain calls, and of graphed ones since the last look
-        self._fastest_s = self._quickest_s = math.inf
+        self._fastest_s = math.inf
         self._graphed: GraphedPart | None = None
         self._report: Any = None
         self._why = ""
@@ -134,9 +126,7 @@ class ModulePart:
         if rests and self._trains:
             return MODULE_CALL(module, *args, **kwargs)
         if graphed is not None:
-            began = perf_counter()
             value = graphed.function(*args, **kwargs)
-            self._quickest_s = min(self._quickest_s, perf_counter() - began)
             self._calls += 1
             if self._calls < FIRST_LOOK and not self._trains and is_tracked(value):
                 self._give_up(graphed, "gradients lead through its results")
@@ -165,17 +155,11 @@ class ModulePart:
             self.stage = PartStage.GRAPHED
 
     def _look(self, graphed: GraphedPart) -> None:
-        """Give the part up if its replays are slower, or if there are none although it was traced."""
+        """Give the part up if calls that were traced do not replay, or not any more as replays are slower."""
         report = graphed.function.report()
         replayed, calls = report.replayed - self._last_replayed, self._calls - self._last_calls
         self._last_replayed, self._last_calls = report.replayed, self._calls
         self._look_at = 2 * self._calls
-        quickest_s, self._quickest_s = self._quickest_s, math.inf
-        if replayed and not self._trains and quickest_s > MARGIN * self._fastest_s:
-            self._give_up(
-                graphed, f"a replay took {told(quickest_s)} and a plain call {told(self._fastest_s)}"
-            )
-            return
         tried = graphed.ledger.is_vain or graphed.function.is_eager()
         tried = tried or (not report.replayed and self._calls >= PATIENCE)
         if replayed < LEAST_REPLAYED * calls and tried:

@@ -12,8 +12,9 @@ from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
 from ...base import is_instance
-from ..objects import exact, members
+from ..objects import members
 from .opened import Name, Opening, is_openable
+from .set_members import SetMembers, set_members
 
 DEEPEST = 64
 """Containers around each other that are taken apart."""
@@ -41,38 +42,18 @@ class GivenBranch:
         return hash(self.number)
 
 
-class MixedKeys(tuple[Any, ...]):
-    """Keys that are not all text, or members: 1, 1.0 and True are equal, and three different keys."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is MixedKeys
-            and [*map(exact, self)] == [*map(exact, other)]
-            and tuple.__eq__(self, other)
-        )
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple[Any, ...].__hash__
-
-
 class Made(NamedTuple):
     """An object that the call has made: its class, its attributes and members, and what lies in them.
 
-    Of a set the names are its members, in the order in which they are added.
+    Of a set the names are its members.
     """
 
     kind: type
-    names: tuple[Name, ...]
+    names: tuple[Name, ...] | SetMembers
     values: tuple[Any, ...]
 
 
 SETS = frozenset({set, frozenset})
-_IN_SETS = frozenset({str, bytes, int, float, bool, type(None)})
-"""Types of members with which a set is made again."""
 
 
 class Marking:
@@ -153,7 +134,7 @@ class Marking:
         if kind in (list, tuple, deque) or (is_instance(value, tuple) and is_named(kind)):
             return [*value]
         if kind in SETS:
-            return [] if in_order(value) is not None else None
+            return [] if set_members(value) is not None else None
         opening = self._opening(kind)
         return opening.look(value)[1] if opening is not None else None
 
@@ -169,7 +150,7 @@ class Marking:
         return self._marked.get(id(value), value)
 
     def _made_set(self, value: Any, kind: type) -> Any:
-        added = in_order(value)
+        added = set_members(value)
         if added is None:
             return value
         self._looked_at.append(value)
@@ -180,17 +161,6 @@ class Marking:
             can = kind.__module__ != "builtins" and (kind is OrderedDict or is_openable(kind))
             self._openings[kind] = Opening(kind, _WHOLE) if can else None
         return self._openings[kind]
-
-
-def in_order(found: Any) -> MixedKeys | None:
-    """The members of a set in an order in which one that they are added to has them as this one does.
-
-    Where hashes collide, the order of a set depends on how it has come to its members. None if no such order
-    is found, or if these are not plain values.
-    """
-    held = [*found]
-    orders = (held, held[::-1]) if _IN_SETS.issuperset(map(type, held)) else ()
-    return next((MixedKeys(each) for each in orders if [*type(found)(each)] == held), None)
 
 
 def is_named(kind: type) -> bool:

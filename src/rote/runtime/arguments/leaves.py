@@ -22,10 +22,10 @@ import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import array_over, form_of, put, tells_itself, tensor_over
+from ..objects import MixedKeys, array_over, form_of, put, tells_itself, tensor_over
 from ..state import ATTRIBUTE, ITEM
 from .bound import SLOT, Bound, Target
-from .handed import DEEPEST, SETS, Made, MixedKeys
+from .handed import DEEPEST, SETS, Made
 from .opened import Opening, another, made_of, member_of, name_of, put_member, slots_of, table_of
 
 Spec = Any
@@ -270,7 +270,7 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "dataclass": _make_dataclass,
     "bound": lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
     "made": made_of,
-    "set": lambda cls, names, values: cls(names),
+    "set": lambda cls, names, values: names.build(cls),
 }
 """Makes a branch of each kind, but of objects: these are made beside others."""
 
