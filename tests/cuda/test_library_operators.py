@@ -8,6 +8,7 @@ from torch import Tensor
 
 import rote
 from rote import Graphed
+from rote.runtime.operators import TRIED, GraphTrial
 from rote.testing import assert_same
 
 ops = pytest.importorskip("torchvision.ops")
@@ -65,6 +66,18 @@ def test_one_whose_result_has_another_size_each_time():
 
     g = play(fn, [(boxes(), torch.rand(30, device="cuda")) for _ in range(30)])
     assert g.report().calls == 30
+
+
+def test_numbers_and_flags_are_tried_for_themselves():
+    x, rois = (
+        torch.randn(1, 3, 32, 32, device="cuda"),
+        torch.cat([torch.zeros(30, 1, device="cuda"), boxes()], 1),
+    )
+    func, numbers = torch.ops.torchvision.roi_align.default, (4, 4, 2, False)
+    assert TRIED.attempt(func, (x, rois, 1.0, *numbers), {}) is GraphTrial.REPEATS
+    assert TRIED.find(func, (x, rois, 1.0, *numbers), {}) is GraphTrial.REPEATS
+    assert TRIED.find(func, (x, rois, 0.5, *numbers), {}) is None
+    assert TRIED.find(func, (x, rois, 1.0, 4, 4, 2, True), {}) is None
 
 
 def test_random_numbers_behind_a_trial_that_fails():

@@ -120,6 +120,10 @@ from .zeros import LAZY_ZEROS, on_zeros
 _FOLLOW, _OBSERVE = Mode.FOLLOW, Mode.OBSERVE  # to look a member up takes ten times as long, in Python 3.11
 _CAPTURED = Placement.CAPTURED
 _READS = (Placement.READ, Placement.SHAPED)
+_UNFIT = {
+    GraphTrial.DIFFERS: "gives something else from a graph, as if its kernels ran on another stream",
+    GraphTrial.UNTRIED: "cannot be tried in a graph: it gives nothing, or takes objects or over 1 GiB",
+}
 _RUNS = (_CAPTURED, Placement.ISLAND, Placement.EARLY)
 
 
@@ -563,8 +567,8 @@ class Tracer(DispatchMode):
             if cursor.tape is not None:
                 cursor.tape.close(cursor)
             found = TRIED.attempt(facts.op, args, kwargs)
-        if found is GraphTrial.DIFFERS:
-            text = f"{facts.name} gives something else from a graph, as if its kernels ran on another stream"
+        if found in _UNFIT:
+            text = f"{facts.name} {_UNFIT[found]}"
             cursor.block(reason(rules.CAPTURE_FAILED, text, user_site(), "Call it outside of the callable."))
         return found
 

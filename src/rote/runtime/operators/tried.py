@@ -7,9 +7,8 @@ to the next. So such an operator is captured once by itself, with other values t
 the graph is launched with its operands' values, and has to give what a plain call gives.
 
 Whole numbers are zero while it is captured, which is right for indices. An operator that cannot be captured
-runs between segments; so does one that is not tried, since it could do something besides what it gives.
-Nothing is recorded of a call with one that gives something else: between segments, its kernels would not wait
-for those before them either.
+runs between segments. Nothing is recorded of a call with one that gives something else: between segments, its
+kernels would not wait for those before them either. The same is true of one that cannot be tried.
 """
 
 from __future__ import annotations
@@ -26,11 +25,15 @@ from .torch_private import schema_of
 
 
 class GraphTrial(Enum):
-    """What a trial has shown: a graph REPEATS the operator, REFUSES to hold it, or gives what DIFFERS."""
+    """What a trial has shown: a graph REPEATS the operator, REFUSES to hold it, or gives what DIFFERS.
+
+    An operator is UNTRIED that gives nothing, or whose operands a trial cannot have for itself.
+    """
 
     REPEATS = "repeats"
     REFUSES = "refuses"
     DIFFERS = "differs"
+    UNTRIED = "untried"
 
 
 MOST_BYTES = 1 << 30
@@ -48,21 +51,24 @@ _Key = tuple[Any, ...]
 
 
 class TriedOperators:
-    """What trials have shown, by operator and kinds of operands."""
+    """What trials have shown, by operator, kinds of tensors and other operands."""
 
     def __init__(self) -> None:
         self._known: dict[_Key, GraphTrial] = {}
 
     def find(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial | None:
         """What is known of an operator, an overload, with such operands; None before a trial."""
-        return self._known.get(_key(func, _tensors((args, kwargs))))
+        return self._known.get(_key(func, args, kwargs))
 
     def attempt(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial:
         """Try it, while nothing is being captured."""
         tensors = _tensors((args, kwargs))
-        if not _may_run(func, args, kwargs, tensors):
+        gpus = {each.device for each in tensors if each.device.type == "cuda"}
+        if not gpus:
             return GraphTrial.REFUSES
-        found = self._known[_key(func, tensors)] = _try(func, args, kwargs, tensors)
+        if len(gpus) > 1 or not _may_run(func, args, kwargs, tensors):
+            return GraphTrial.UNTRIED
+        found = self._known[_key(func, args, kwargs)] = _try(func, args, kwargs, gpus.pop())
         return found
 
 
@@ -70,8 +76,15 @@ TRIED = TriedOperators()
 """Operators are the process's."""
 
 
-def _key(func: Any, tensors: list[torch.Tensor]) -> _Key:
-    return func, *[(each.dtype, each.dim(), each.device) for each in tensors]
+def _key(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> _Key:
+    """Flags and numbers lead to other kernels, as types do; of objects a trial has none."""
+    return func, *map(_kind, pytree.tree_leaves((args, kwargs)))
+
+
+def _kind(operand: Any) -> tuple[Any, ...]:
+    if isinstance(operand, torch.Tensor):
+        return operand.dtype, operand.dim(), operand.device
+    return type(operand), operand if isinstance(operand, _COPIED) else None
 
 
 def _may_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> bool:
@@ -83,10 +96,7 @@ def _may_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: li
     return known and sum([each.numel() * each.itemsize for each in tensors]) <= MOST_BYTES
 
 
-def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: list[torch.Tensor]) -> GraphTrial:
-    device = tensors[0].device if tensors else None
-    if device is None or device.type != "cuda" or any([each.device != device for each in tensors]):
-        return GraphTrial.REFUSES
+def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> GraphTrial:
     with REPLACEMENTS.withdrawn(), unseen_functions(), torch.no_grad():
         stream = torch.cuda.Stream(device)
         stream.wait_stream(torch.cuda.current_stream(device))
