@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
+from collections import OrderedDict, deque
 from types import SimpleNamespace
 from typing import Any
 
@@ -94,4 +95,9 @@ def test_too_many_objects_are_not_looked_into():
     numbers = TrackedNumbers(frozenset(), frozenset())
     assert numbers.pin_inside(SimpleNamespace(x=[1]), objects=True)
     assert not numbers.pin_inside([SimpleNamespace() for _ in range(3000)], objects=True)
-    assert not numbers.pin_inside(SimpleNamespace(x=[1]))
+
+
+def test_what_c_compares_is_looked_into():
+    numbers = TrackedNumbers(frozenset(), frozenset())
+    assert numbers.pin_inside(SimpleNamespace(x=[1]), deque([1]), OrderedDict(x=1))
+    assert not numbers.pin_inside(Slotted(NUMBER))

@@ -14,7 +14,7 @@ import gc
 from collections import deque
 from collections.abc import Iterable
 from functools import lru_cache
-from types import CellType, CodeType, FunctionType, ModuleType
+from types import CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
 from weakref import ReferenceType
 
@@ -37,6 +37,18 @@ def is_data(value: Any) -> bool:
     if isinstance(value, type):
         return not value.__flags__ & _MADE_IN_PYTHON
     return isinstance(value, _SETTINGS)
+
+
+def is_told_by_content(kind: type) -> bool:
+    """Whether C compares or hashes objects of a class by what they hold; ``object`` goes by which one it is.
+
+    A method in Python that does it is followed, and says what it looks at.
+    """
+    for name in ("__eq__", "__hash__"):
+        found = next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
+        if type(found) is WrapperDescriptorType and found.__objclass__ is not object:
+            return True
+    return False
 
 
 def is_sequence(value: Any) -> bool:

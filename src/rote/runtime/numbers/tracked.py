@@ -55,7 +55,7 @@ from .expressions import (
 )
 from .fresh import fresh
 from .gathered import Gathered
-from .parts import is_data, is_sequence, parts_of
+from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
 FEW = 3
@@ -745,7 +745,9 @@ class TrackedNumbers:
         self.outcomes.setdefault(self._applied(function, *parts), Fixed.of(FUNCTIONS[function](*operands)))
 
     def pin_inside(self, *values: Any, objects: bool = False) -> bool:
-        """Somebody looks into containers and their members, or into whatever values lead to.
+        """Somebody compares, hashes or writes values, or looks into whatever they lead to (``objects``).
+
+        What C tells apart by what it holds is looked into: containers, and classes that derive from them.
 
         Returns:
             False if they hold what was not looked into.
@@ -765,7 +767,7 @@ class TrackedNumbers:
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
                 continue
-            if kind not in _CONTAINERS and not objects:
+            if kind not in _CONTAINERS and not (objects or is_told_by_content(kind)):
                 unknown.append(value)
                 continue
             met.add(identity(value))

@@ -30,7 +30,7 @@ import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from functools import cache, partial
+from functools import cache, partial, reduce
 from inspect import CO_GENERATOR
 from itertools import pairwise
 from pathlib import Path
@@ -41,6 +41,7 @@ from types import (
     FunctionType,
     GeneratorType,
     GetSetDescriptorType,
+    MemberDescriptorType,
     MethodDescriptorType,
     MethodType,
     MethodWrapperType,
@@ -180,10 +181,22 @@ _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
 _IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
 """Types of numpy's functions."""
+_FIELDS_OF_C = (MemberDescriptorType, GetSetDescriptorType)
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
 """Asks a function in C, which has no public name."""
 _EVERY = range(1 << 16)
+_ERRORS = [
+    each for each in vars(builtins).values()
+    if isinstance(each, type) and issubclass(each, BaseException)
+    and (each is BaseException or not any([isinstance(own, _FIELDS_OF_C) for own in vars(each).values()]))
+]  # fmt: skip
+"""Classes of exceptions that keep what they are called with, and make nothing of it."""
+_HOLD_ALL: frozenset[Any] = frozenset({
+    ReferenceType.__new__, ReferenceType.__init__,
+    *[vars(each)[name] for each in _ERRORS for name in ("__new__", "__init__") if name in vars(each)],
+})  # fmt: skip
+"""What makes weak references and exceptions."""
 _MOVES: Mapping[Any, Container[int]] = {
     isinstance: frozenset({0}), issubclass: _NOTHING, callable: frozenset({0}), type: frozenset({0}),
     getattr: frozenset({2}), vars: _NOTHING, hasattr: _NOTHING, setattr: frozenset({2}), delattr: _NOTHING,
@@ -207,6 +220,7 @@ _MOVES: Mapping[Any, Container[int]] = {
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
     dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
+    MethodType: _EVERY, **dict.fromkeys(_HOLD_ALL, _EVERY),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
 _ITERATES = frozenset({
@@ -216,10 +230,10 @@ _ITERATES = frozenset({
 """Functions that hand on what they iterate, and look at none of it."""
 _TAKE = frozenset({list, tuple, next})
 """Functions that keep what a generator gives, or hand it on."""
-_MAKES_EMPTY = (
+_MAKES_EMPTY = frozenset({
     object.__new__, object.__init__, dict.__new__, OrderedDict.__new__, list.__new__, set.__new__,
-    SimpleNamespace.__new__,
-)  # fmt: skip
+    SimpleNamespace.__new__, *_HOLD_ALL,
+})  # fmt: skip
 """What makes objects, and looks at no argument."""
 _MADE_AS: Mapping[Any, type] = {
     list.__init__: list, tuple.__new__: tuple, deque.__init__: deque, set.__init__: set,
@@ -227,8 +241,11 @@ _MADE_AS: Mapping[Any, type] = {
     SimpleNamespace.__init__: dict,
 }  # fmt: skip
 """What fills an object with what its class is called with, behind the object or the class."""
-_HASHES = frozenset({set.add, set.discard, set.remove, hash})
-"""Functions that look up what they are given."""
+_COMPARES = frozenset({
+    set.add, set.discard, set.remove, hash, list.index, list.count, list.remove, deque.index, deque.count,
+    deque.remove,
+})  # fmt: skip
+"""Functions that hash what they are given, or ask whether it is equal to something."""
 _CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
@@ -568,11 +585,10 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
         _owe(trace, numbers, *operands)
     elif all([type(each) in _NUMBERS or is_array(each) for each in operands]):
         numbers.compute_next("", operands)
-    elif any([numbers.expression(each) is not None for each in operands]):
-        if not numbers.pin_inside(*operands):
-            numbers.stop("a number is an operand of an object")
-    elif any([type(each) in _CONTAINERS for each in operands]):
-        numbers.pin_inside(*operands)
+    elif not numbers.pin_inside(*operands) and any(
+        [numbers.expression(each) is not None for each in operands]
+    ):
+        numbers.stop("a number is an operand of an object")
 
 
 def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
@@ -769,6 +785,9 @@ def _into_python(
 
 def _construct(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ...], named: int) -> None:
     """A class is called."""
+    if kind is bool and len(args) == 1 and type(args[0]) not in _NUMBERS:
+        _truth(trace, numbers, args[0])
+        return
     if kind is str and args and type(args[0]) is type:  # its name
         numbers.pin_inside(*args[1:])
         return
@@ -788,10 +807,10 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
     """An object is made as ``type`` makes one."""
     makers = [lookup.find(kind, name).value for name in ("__new__", "__init__")]
     in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
-    if all([each in _MAKES_EMPTY or _made_as(each) is not None for each in in_c]):
+    if all([_is_of_c_itself(each) and (each in _MAKES_EMPTY or each in _MADE_AS) for each in in_c]):
         for each in makers:
-            if (filled := _made_as(each)) is not None:
-                _into_c(trace, numbers, filled, args, named)
+            if each in in_c and each in _MADE_AS:
+                _into_c(trace, numbers, _MADE_AS[each], args, named)
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
                 trace.callables.run(made)
@@ -800,9 +819,9 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
     _unknown(numbers, kind, args)
 
 
-def _made_as(maker: Any) -> type | None:
-    """The class of Python's that fills an object so; methods of pybind cannot be looked up."""
-    return _MADE_AS.get(maker) if type(maker) in (WrapperDescriptorType, BuiltinFunctionType) else None
+def _is_of_c_itself(maker: Any) -> bool:
+    """Whether a maker is of a class of C's; methods of pybind cannot be looked up."""
+    return type(maker) in (WrapperDescriptorType, BuiltinFunctionType)
 
 
 def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
@@ -843,12 +862,13 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
     elif function in _MOVES:
         moved = _MOVES[function]
-        numbers.pin(*[each for place, each in enumerate(args) if place not in moved])
-    elif function in _HASHES:  # an object's own methods say what they look at
+        numbers.pin(*[] if 0 in moved else args[:1])  # what a container holds was hashed before
+        numbers.pin_inside(*[each for place, each in enumerate(args) if place and place not in moved])
+    elif function in _COMPARES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)
     elif function in _ITERATES:
         _iterated(trace, numbers, args)
-    elif function is map and not named and len(args) > 1 and _hands_on_all(trace, numbers, *args):
+    elif function in (map, reduce) and not named and len(args) > 1 and _hands_on_all(trace, numbers, *args):
         _iterated(trace, numbers, args[1:])
     elif function in _FILLS:
         _filled(
@@ -1047,6 +1067,8 @@ def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources
     if type(function) is BuiltinFunctionType and (moved := _MOVES.get(_descriptor(function))) is not None:
         numbers.pin_inside(*[each for place, each in enumerate(sources, 1) if place not in moved])
         return True
+    if type(function) in (type, BuiltinFunctionType) and (function in CALLED or function in WRITES):
+        return numbers.pin_inside(*sources, objects=True)  # each is computed anew
     function = function.__func__ if type(function) is MethodType else function
     if type(function) is not FunctionType:
         return False
