@@ -10,13 +10,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .program import Made, batches, frozen, layers, normal, program
+from .program import Made, batches, frozen, mlp, normal, program
 
 
 @program(replays=False, code="RT308")
 def actions_in_a_queue(device: torch.device) -> Made:
     """A policy that is asked when no action is left; each call takes one."""
-    model, queue = layers(device), deque[Tensor](maxlen=4)
+    model, queue = mlp(device), deque[Tensor](maxlen=4)
 
     @torch.no_grad()
     def act(x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def actions_in_a_queue(device: torch.device) -> Made:
 @program()
 def actions_averaged_over_time(device: torch.device) -> Made:
     """ACT's ensemble: predictions of the last calls for this step, weighted by their age."""
-    model = layers(device)
+    model = mlp(device)
     kept: dict[str, Any] = {"time": 0, "table": torch.zeros(30, 40, 16, device=device)}
 
     @torch.no_grad()
@@ -95,7 +95,7 @@ class SmoothPolicy(nn.Module):
 
     def __init__(self, device: torch.device) -> None:
         super().__init__()
-        self.device, self.encoder, self.head = device, layers(device), nn.Linear(64, 7).to(device)
+        self.device, self.encoder, self.head = device, mlp(device), nn.Linear(64, 7).to(device)
         self.register_buffer("mean", torch.zeros(64, device=device))
         self.steps = 0
         self.last: Tensor | None = None
@@ -126,7 +126,7 @@ def policy_that_smooths(device: torch.device) -> Made:
 @program()
 def replay_buffer_on_the_device(device: torch.device) -> Made:
     """DQN with a buffer on the device: filled at a step, sampled, and a target that is loaded each tenth."""
-    online, target = layers(device, depth=2), layers(device, depth=2)
+    online, target = mlp(device, depth=2), mlp(device, depth=2)
     optimizer = torch.optim.Adam(online.parameters())
     buffer, kept = torch.zeros(100, 64, device=device), {"step": 0}
 
@@ -151,7 +151,7 @@ def replay_buffer_on_the_device(device: torch.device) -> Made:
 @program()
 def clipped_policy_update(device: torch.device) -> Made:
     """PPO: an epoch of minibatches in an order that is drawn, in one call."""
-    policy, value = layers(device, depth=2), layers(device, depth=2)
+    policy, value = mlp(device, depth=2), mlp(device, depth=2)
     members = [*policy.parameters(), *value.parameters()]
     optimizer = torch.optim.Adam(members, lr=3e-4, eps=1e-5)
 

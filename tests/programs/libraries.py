@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .program import Made, batches, frozen, layers, mean_square, normal, program, trained
+from .program import Made, batches, frozen, mean_square, mlp, normal, program, trained
 
 LIGER, FLA = ("liger_kernel",), ("fla",)
 
@@ -34,7 +34,7 @@ def actions_smoothed_by_scipy(device: torch.device) -> Made:
     """Actions are smoothed over time by a filter of scipy."""
     from scipy.ndimage import gaussian_filter1d
 
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def act(x: Tensor) -> Tensor:
@@ -190,9 +190,9 @@ def liger_positions(device: torch.device) -> Made:
 
 def linear_attention(device: torch.device, name: str, **sizes: int) -> nn.Module:
     """A layer of fla by its name."""
-    from fla import layers as found
+    from fla import layers
 
-    return getattr(found, name)(hidden_size=256, **sizes).to(device).bfloat16()
+    return getattr(layers, name)(hidden_size=256, **sizes).to(device).bfloat16()
 
 
 def linear_attention_answers(device: torch.device, name: str, **sizes: int) -> Made:

@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.bias import causal_lower_right
 
-from .program import Made, batches, frozen, layers, mean_square, normal, program, step_of, trained
+from .program import Made, batches, frozen, mean_square, mlp, normal, program, step_of, trained
 
 
 @program()
 def autocast_forward(device: torch.device) -> Made:
     """A forward in mixed precision."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -61,7 +61,7 @@ def function_with_casts(device: torch.device) -> Made:
 @program()
 def trained_in_halves(device: torch.device) -> Made:
     """A model of bfloat16, trained with gradients that are clipped by value."""
-    model = layers(device).bfloat16()
+    model = mlp(device).bfloat16()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     step = step_of(
         lambda x: mean_square(model(x.bfloat16()).float()),
@@ -113,7 +113,7 @@ def two_values_in_a_byte(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def tensor_cores_allowed(device: torch.device) -> Made:
     """The call allows TF32 and puts the setting back."""
-    model, settings = layers(device), torch.backends.cuda.matmul
+    model, settings = mlp(device), torch.backends.cuda.matmul
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -209,6 +209,6 @@ def frames_of_bytes(device: torch.device) -> Made:
 @program()
 def doubles_in_the_middle(device: torch.device) -> Made:
     """A model whose head calculates in double precision, trained with plain gradients."""
-    model, head = layers(device), nn.Linear(64, 1, dtype=torch.float64, device=device)
+    model, head = mlp(device), nn.Linear(64, 1, dtype=torch.float64, device=device)
     both = nn.ModuleList([model, head])
     return trained(both, batches(device), lambda x: mean_square(head(model(x).double())).float())

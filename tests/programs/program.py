@@ -87,7 +87,7 @@ def batches(device: torch.device, *shapes: tuple[int, ...]) -> Callable[[], tupl
     return lambda: tuple(normal(device, *shape) for shape in shapes or ((8, 64),))
 
 
-def layers(device: torch.device, width: int = 64, depth: int = 3) -> nn.Sequential:
+def mlp(device: torch.device, width: int = 64, depth: int = 3) -> nn.Sequential:
     """Layers of one width, with GELU behind each."""
     pairs = [(nn.Linear(width, width), nn.GELU()) for _ in range(depth)]
     return nn.Sequential(*[module for pair in pairs for module in pair]).to(device)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .program import Made, batches, frozen, layers, mean_square, normal, program, step_of, trained
+from .program import Made, batches, frozen, mean_square, mlp, normal, program, step_of, trained
 
 
 @program()
@@ -23,14 +23,14 @@ def trained_with_dropout(device: torch.device) -> Made:
 @program()
 def token_drawn(device: torch.device) -> Made:
     """An index is drawn from probabilities."""
-    model = layers(device)
+    model = mlp(device)
     return Made(frozen(lambda x: torch.multinomial(model(x).softmax(-1), 1)), batches(device))
 
 
 @program()
 def action_of_classes(device: torch.device) -> Made:
     """A policy of classes: action, its logarithm, entropy; with gradients."""
-    model = layers(device)
+    model = mlp(device)
 
     def act(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         policy = torch.distributions.Categorical(logits=model(x))
@@ -43,7 +43,7 @@ def action_of_classes(device: torch.device) -> Made:
 @program()
 def action_of_normal_numbers(device: torch.device) -> Made:
     """A policy of normal numbers whose spread is learned."""
-    model, spread = layers(device), nn.Parameter(torch.zeros(64, device=device))
+    model, spread = mlp(device), nn.Parameter(torch.zeros(64, device=device))
 
     @torch.no_grad()
     def act(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -57,7 +57,7 @@ def action_of_normal_numbers(device: torch.device) -> Made:
 @program()
 def actions_of_bounded_numbers(device: torch.device) -> Made:
     """A policy of normal numbers under tanh, as a transformed distribution."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def act(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -74,7 +74,7 @@ def actions_of_bounded_numbers(device: torch.device) -> Made:
 @program()
 def mixed_batch(device: torch.device) -> Made:
     """Mixup: a share drawn by numpy, an order drawn by the device."""
-    model = layers(device, depth=2)
+    model = mlp(device, depth=2)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def loss_of(x: Tensor) -> Tensor:
@@ -152,7 +152,7 @@ def regions_drawn(device: torch.device) -> Made:
 @program()
 def epsilon_greedy(device: torch.device) -> Made:
     """Actions that are random with a chance that falls with each call."""
-    model, kept = layers(device), {"chance": 1.0}
+    model, kept = mlp(device), {"chance": 1.0}
 
     @torch.no_grad()
     def act(x: Tensor) -> Tensor:

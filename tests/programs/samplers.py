@@ -8,13 +8,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .program import Made, batches, frozen, layers, normal, program, trained
+from .program import Made, batches, frozen, mlp, normal, program, trained
 
 
 @program()
 def noise_predicted(device: torch.device) -> Made:
     """DDPM: training on noise at steps that are drawn."""
-    model, kept = layers(device), torch.linspace(0.99, 0.01, 100, device=device)
+    model, kept = mlp(device), torch.linspace(0.99, 0.01, 100, device=device)
 
     def loss_of(x: Tensor) -> Tensor:
         step, noise = torch.randint(0, 100, (x.shape[0],), device=device), torch.randn_like(x)
@@ -27,7 +27,7 @@ def noise_predicted(device: torch.device) -> Made:
 @program()
 def guided_steps(device: torch.device) -> Made:
     """DDIM with guidance: seven steps in a call."""
-    model, kept = layers(device), torch.linspace(0.99, 0.01, 20, device=device)
+    model, kept = mlp(device), torch.linspace(0.99, 0.01, 20, device=device)
 
     @torch.no_grad()
     def sample(x: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def guided_steps(device: torch.device) -> Made:
 @program()
 def flow_by_euler(device: torch.device) -> Made:
     """Flow matching: a loop over a time that is a Python number."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def sample(x: Tensor) -> Tensor:
@@ -60,7 +60,7 @@ def flow_by_euler(device: torch.device) -> Made:
 @program()
 def steps_with_noise(device: torch.device) -> Made:
     """Langevin dynamics: gradients of an energy, and noise."""
-    energy = layers(device, 16, 2)
+    energy = mlp(device, 16, 2)
 
     def sample(x: Tensor) -> Tensor:
         for _ in range(4):
@@ -94,7 +94,7 @@ def codebook_by_averages(device: torch.device) -> Made:
 @program()
 def coupled_layers(device: torch.device) -> Made:
     """RealNVP: halves change each other, with a determinant."""
-    networks = nn.ModuleList([layers(device, 32, 1) for _ in range(4)])
+    networks = nn.ModuleList([mlp(device, 32, 1) for _ in range(4)])
 
     @torch.no_grad()
     def flow(x: Tensor) -> tuple[Tensor, Tensor]:
@@ -208,7 +208,7 @@ def fixed_point(device: torch.device) -> Made:
 @program()
 def draft_and_check(device: torch.device) -> Made:
     """Speculative decoding: a small model proposes four tokens, a large one accepts some."""
-    small, large = nn.Embedding(30, 30).to(device), layers(device, 30, 2)
+    small, large = nn.Embedding(30, 30).to(device), mlp(device, 30, 2)
     table = nn.Embedding(30, 30).to(device)
     models = frozen(lambda token: (small(token), large(table(token))))
 

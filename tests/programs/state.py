@@ -11,13 +11,13 @@ import numpy
 import torch
 from torch import Tensor
 
-from .program import Made, batches, frozen, layers, normal, program
+from .program import Made, batches, frozen, mlp, normal, program
 
 
 @program(replays=False, code="RT201")
 def results_kept_and_read(device: torch.device) -> Made:
     """Each result is kept in a list, and the last three are added."""
-    model, kept = layers(device), list[Tensor]()
+    model, kept = mlp(device), list[Tensor]()
 
     @torch.no_grad()
     def forward(x: Tensor) -> Any:
@@ -30,7 +30,7 @@ def results_kept_and_read(device: torch.device) -> Made:
 @program()
 def argument_changed_and_returned(device: torch.device) -> Made:
     """The argument is written and returned, with two views of what was added."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -44,7 +44,7 @@ def argument_changed_and_returned(device: torch.device) -> Made:
 @program(replays=False, code="RT201")
 def ring_of_rows(device: torch.device) -> Made:
     """A ring of rows with a place that counts, read in order."""
-    model, ring, kept = layers(device), torch.zeros(16, 64, device=device), {"place": 0}
+    model, ring, kept = mlp(device), torch.zeros(16, 64, device=device), {"place": 0}
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -59,7 +59,7 @@ def ring_of_rows(device: torch.device) -> Made:
 @program()
 def weights_loaded_in_each_call(device: torch.device) -> Made:
     """Half of one model's weights are loaded into another one."""
-    model, other = layers(device), layers(device)
+    model, other = mlp(device), mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -72,14 +72,14 @@ def weights_loaded_in_each_call(device: torch.device) -> Made:
 @program()
 def inference_mode(device: torch.device) -> Made:
     """A function under inference mode."""
-    model = layers(device)
+    model = mlp(device)
     return Made(torch.inference_mode()(lambda x: model(x).softmax(-1)), batches(device))
 
 
 @program()
 def default_device(device: torch.device) -> Made:
     """Tensors are made on a default device."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class Named(NamedTuple):
 @program()
 def named_tuple_returned(device: torch.device) -> Made:
     """A named tuple of a tensor and a dict of numbers and shapes."""
-    model = layers(device)
+    model = mlp(device)
 
     def forward(x: Tensor) -> Named:
         return Named(model(x), {"norm": x.norm(), "shape": (x.shape, x.device.type)})
@@ -111,7 +111,7 @@ def named_tuple_returned(device: torch.device) -> Made:
 @program()
 def another_thread_at_work(device: torch.device) -> Made:
     """While the program runs, another thread computes something else."""
-    model, kept = layers(device), {"calls": 0}
+    model, kept = mlp(device), {"calls": 0}
 
     def beside() -> None:
         generator = torch.Generator(device).manual_seed(1)
@@ -131,7 +131,7 @@ def another_thread_at_work(device: torch.device) -> Made:
 @program()
 def copy_made_in_each_call(device: torch.device) -> Made:
     """A model is copied, its copy changed and asked."""
-    model = layers(device, depth=1)
+    model = mlp(device, depth=1)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -146,7 +146,7 @@ def copy_made_in_each_call(device: torch.device) -> Made:
 @program(replays=False, code="RT201")
 def statistics_in_an_array(device: torch.device) -> Made:
     """An array of numpy is filled with numbers that are read from the device."""
-    model, table = layers(device), numpy.zeros(8, numpy.float32)
+    model, table = mlp(device), numpy.zeros(8, numpy.float32)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ def statistics_in_an_array(device: torch.device) -> Made:
 @program()
 def best_so_far(device: torch.device) -> Made:
     """The best score is kept as a number, and what it belongs to is copied."""
-    model, kept = layers(device), dict[str, Any](score=float("-inf"), best=None)
+    model, kept = mlp(device), dict[str, Any](score=float("-inf"), best=None)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -175,7 +175,7 @@ def best_so_far(device: torch.device) -> Made:
 @program()
 def memory_by_key(device: torch.device) -> Made:
     """A dict keeps one tensor for each kind of batch, by a text."""
-    model, memory, calls = layers(device), dict[str, Tensor](), {"number": 0}
+    model, memory, calls = mlp(device), dict[str, Tensor](), {"number": 0}
 
     @torch.no_grad()
     def forward(x: Tensor, kind: str) -> Tensor:

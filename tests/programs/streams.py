@@ -7,8 +7,9 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor, nn
+from torch.utils.dlpack import from_dlpack, to_dlpack
 
-from .program import Made, batches, frozen, layers, normal, program
+from .program import Made, batches, frozen, mlp, normal, program
 
 
 def host_rows() -> tuple[Tensor]:
@@ -19,7 +20,7 @@ def host_rows() -> tuple[Tensor]:
 @program(gpu_alone=True)
 def ranges_for_a_profiler(device: torch.device) -> Made:
     """Ranges of NVTX around parts of a forward."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -35,7 +36,7 @@ def ranges_for_a_profiler(device: torch.device) -> Made:
 @program()
 def function_recorded_for_a_profiler(device: torch.device) -> Made:
     """A forward that has a name in profiles."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ def function_recorded_for_a_profiler(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def events_around_a_forward(device: torch.device) -> Made:
     """Events with times, recorded before and after a forward."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -64,7 +65,7 @@ def events_around_a_forward(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def two_streams(device: torch.device) -> Made:
     """One of two models runs on a stream of its own, and its result is used on the other."""
-    first, second, side = layers(device), layers(device), torch.cuda.Stream()
+    first, second, side = mlp(device), mlp(device), torch.cuda.Stream()
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -82,7 +83,7 @@ def two_streams(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def new_stream_for_each_call(device: torch.device) -> Made:
     """Each call makes the stream that it runs on."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -99,7 +100,7 @@ def new_stream_for_each_call(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def device_waited_for(device: torch.device) -> Made:
     """A forward that waits for the device in its middle."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -113,21 +114,21 @@ def device_waited_for(device: torch.device) -> Made:
 @program()
 def there_and_back(device: torch.device) -> Made:
     """An input of the host goes to the device, and the result comes back."""
-    model = layers(device)
+    model = mlp(device)
     return Made(frozen(lambda x: model(x.to(device, non_blocking=True)).cpu()), host_rows)
 
 
 @program(gpu_alone=True)
 def pinned_inside(device: torch.device) -> Made:
     """The call pins its input before it copies it."""
-    model = layers(device)
+    model = mlp(device)
     return Made(frozen(lambda x: model(x.pin_memory().to(device, non_blocking=True))), host_rows)
 
 
 @program()
 def policy_for_numpy(device: torch.device) -> Made:
     """A policy that takes an observation of numpy and gives actions of numpy."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def act(observation: Any) -> Any:
@@ -140,7 +141,7 @@ def policy_for_numpy(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def next_batch_fetched_ahead(device: torch.device) -> Made:
     """Each call computes with the batch before, and copies its own on another stream."""
-    model, side, kept = layers(device), torch.cuda.Stream(), dict[str, Any](next=None)
+    model, side, kept = mlp(device), torch.cuda.Stream(), dict[str, Any](next=None)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -156,21 +157,21 @@ def next_batch_fetched_ahead(device: torch.device) -> Made:
 @program()
 def layer_on_the_host(device: torch.device) -> Made:
     """Between two models a layer runs on the host."""
-    first, second, between = layers(device), layers(device), nn.Linear(64, 64)
+    first, second, between = mlp(device), mlp(device), nn.Linear(64, 64)
     return Made(frozen(lambda x: second(between(first(x).cpu()).to(device))), batches(device))
 
 
 @program(gpu_alone=True)
 def most_memory_asked(device: torch.device) -> Made:
     """The call asks how much memory was in use at most."""
-    model = layers(device)
+    model = mlp(device)
     return Made(frozen(lambda x: model(x) * (torch.cuda.max_memory_allocated() >= 0)), batches(device))
 
 
 @program(gpu_alone=True)
 def capabilities_asked(device: torch.device) -> Made:
     """A branch on what the device can do."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -185,7 +186,7 @@ def capabilities_asked(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def device_of_the_input(device: torch.device) -> Made:
     """The call makes the device of its input the current one."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -198,7 +199,7 @@ def device_of_the_input(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def cache_emptied(device: torch.device) -> Made:
     """The call frees the memory that is not in use."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -212,18 +213,14 @@ def cache_emptied(device: torch.device) -> Made:
 @program(replays=False, code="RT206")
 def through_dlpack(device: torch.device) -> Made:
     """A result goes through DLPack and comes back."""
-    model = layers(device)
-    exchanged = torch.utils.dlpack
-    return Made(
-        frozen(lambda x: exchanged.from_dlpack(exchanged.to_dlpack(model(x))) * 2),
-        batches(device),
-    )
+    model = mlp(device)
+    return Made(frozen(lambda x: from_dlpack(to_dlpack(model(x))) * 2), batches(device))
 
 
 @program()
 def address_asserted(device: torch.device) -> Made:
     """The address of a result is asserted to be aligned."""
-    model = layers(device)
+    model = mlp(device)
 
     @torch.no_grad()
     def forward(x: Tensor) -> Tensor:
@@ -237,14 +234,14 @@ def address_asserted(device: torch.device) -> Made:
 @program(gpu_alone=True)
 def one_device_in_parallel(device: torch.device) -> Made:
     """A model in DataParallel with one device."""
-    return Made(frozen(nn.DataParallel(layers(device), device_ids=[0])), batches(device))
+    return Made(frozen(nn.DataParallel(mlp(device), device_ids=[0])), batches(device))
 
 
 @program(gpu_alone=True)
 def graphed_callable_inside(device: torch.device) -> Made:
     """A model that make_graphed_callables has made runs inside."""
     sample = normal(device).requires_grad_()
-    model = torch.cuda.make_graphed_callables(layers(device), (sample,))
+    model = torch.cuda.make_graphed_callables(mlp(device), (sample,))
     return Made(frozen(lambda x: model(x) * 2), batches(device))
 
 
@@ -252,7 +249,7 @@ class OwnGraph:
     """A graph of the program's own, captured at once or in the first call."""
 
     def __init__(self, device: torch.device) -> None:
-        self.model, self.graph = layers(device), torch.cuda.CUDAGraph()
+        self.model, self.graph = mlp(device), torch.cuda.CUDAGraph()
         self.given = self.result = normal(device)
         self.captured = False
 

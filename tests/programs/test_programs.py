@@ -42,7 +42,7 @@ GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_av
 
 
 class Side:
-    """A program that runs beside another one: it has random generators of its own."""
+    """One of two runs of a program that take turns: it has random generators of its own."""
 
     def __init__(self, program: Program, device: torch.device) -> None:
         torch.manual_seed(0)
@@ -53,22 +53,22 @@ class Side:
         self._keep()
 
     def _keep(self) -> None:
-        self._states = (random.getstate(), numpy.random.get_state())
-        self.generators = [torch.get_rng_state()]
+        self._python, self._numpy = random.getstate(), numpy.random.get_state(legacy=False)
+        self._tensors = [torch.get_rng_state()]
         if self._device.type == "cuda":
-            self.generators.append(torch.cuda.get_rng_state())
+            self._tensors.append(torch.cuda.get_rng_state())
 
     def drawn(self) -> Any:
         """Where the generators stand."""
-        return self.generators, self._states[0], self._states[1][1:3]  # type: ignore[index]
+        return self._tensors, self._python, self._numpy
 
     def turn(self, call: Any) -> Any:
         """The result of a call of its own."""
-        random.setstate(self._states[0])
-        numpy.random.set_state(self._states[1])
-        torch.set_rng_state(self.generators[0])
+        random.setstate(self._python)
+        numpy.random.set_state(self._numpy)
+        torch.set_rng_state(self._tensors[0])
         if self._device.type == "cuda":
-            torch.cuda.set_rng_state(self.generators[1])
+            torch.cuda.set_rng_state(self._tensors[1])
         result = call(*self.made.inputs())
         self._keep()
         return result
@@ -101,7 +101,7 @@ def check(program: Program, device: torch.device) -> None:
     wrapped.reset()
 
 
-@pytest.mark.sampled(12)
+@pytest.mark.sampled(16)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "program", [each for each in PROGRAMS if not each.gpu_alone], ids=lambda program: program.label

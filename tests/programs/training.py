@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.optim import swa_utils
 
-from .program import Made, batches, layers, mean_square, program, step_of, trained
+from .program import Made, batches, mean_square, mlp, program, step_of, trained
 
 
 def sgd(model: nn.Module, lr: float = 0.01, **options: Any) -> torch.optim.SGD:
@@ -20,7 +20,7 @@ def sgd(model: nn.Module, lr: float = 0.01, **options: Any) -> torch.optim.SGD:
 @program()
 def five_optimizers(device: torch.device) -> Made:
     """Five kinds of optimizers step one after the other on one model."""
-    model = layers(device)
+    model = mlp(device)
     kinds = [torch.optim.NAdam, torch.optim.RAdam, torch.optim.Adamax, torch.optim.Adagrad]
     optimizers = [kind(model.parameters(), lr=1e-3) for kind in [*kinds, torch.optim.RMSprop]]
 
@@ -39,7 +39,7 @@ def five_optimizers(device: torch.device) -> Made:
 @program()
 def adafactor(device: torch.device) -> Made:
     """Training with Adafactor."""
-    model = layers(device)
+    model = mlp(device)
     optimizer = torch.optim.Adafactor(model.parameters(), lr=1e-3)
     return trained(model, batches(device), lambda x: mean_square(model(x)), optimizer)
 
@@ -121,7 +121,7 @@ def spectral_norm(device: torch.device) -> Made:
 @program()
 def critic_with_penalty(device: torch.device) -> Made:
     """A critic of WGAN-GP: a penalty on the gradient at points in between."""
-    critic = layers(device, depth=2)
+    critic = mlp(device, depth=2)
     optimizer = torch.optim.Adam(critic.parameters(), 1e-3)
 
     def loss_of(real: Tensor, fake: Tensor) -> Tensor:
@@ -137,7 +137,7 @@ def critic_with_penalty(device: torch.device) -> Made:
 @program()
 def queue_of_negatives(device: torch.device) -> Made:
     """MoCo: a second encoder follows the first, and its features fill a queue."""
-    encoder, follower = layers(device, depth=1), layers(device, depth=1)
+    encoder, follower = mlp(device, depth=1), mlp(device, depth=1)
     kept: dict[str, Any] = {"queue": F.normalize(torch.randn(64, 32, device=device), dim=0), "place": 0}
     optimizer = sgd(encoder, 0.1)
 
@@ -164,7 +164,7 @@ def queue_of_negatives(device: torch.device) -> Made:
 @program()
 def rate_by_hand(device: torch.device) -> Made:
     """A learning rate that warms up and decays, calculated from a counter."""
-    model, kept = layers(device), {"step": 0}
+    model, kept = mlp(device), {"step": 0}
     optimizer = sgd(model, 0.1)
     inner = step_of(lambda x: mean_square(model(x)), optimizer)
 
@@ -180,7 +180,7 @@ def rate_by_hand(device: torch.device) -> Made:
 @program()
 def bad_loss_skipped(device: torch.device) -> Made:
     """The optimizer steps only where the loss is finite."""
-    model, kept = layers(device), {"bad": 0}
+    model, kept = mlp(device), {"bad": 0}
     optimizer = sgd(model)
 
     def step(x: Tensor) -> Tensor:
@@ -203,7 +203,7 @@ def bad_loss_skipped(device: torch.device) -> Made:
 @program()
 def losses_kept(device: torch.device) -> Made:
     """The last five losses are kept in a list that is cut."""
-    model, log = layers(device), {"losses": list[Tensor]()}
+    model, log = mlp(device), {"losses": list[Tensor]()}
 
     def forward(x: Tensor) -> Tensor:
         loss = mean_square(model(x))
@@ -217,7 +217,7 @@ def losses_kept(device: torch.device) -> Made:
 @program()
 def hooks_on_modules(device: torch.device) -> Made:
     """Hooks keep the results of layers, one of which is used behind the forward."""
-    model, features = layers(device), dict[int, Tensor]()
+    model, features = mlp(device), dict[int, Tensor]()
     for index, layer in enumerate(model):
         if index % 2 == 0:
             layer.register_forward_hook(lambda *seen, index=index: features.__setitem__(index, seen[-1]))
@@ -232,7 +232,7 @@ def hooks_on_modules(device: torch.device) -> Made:
 @program()
 def hooks_on_gradients(device: torch.device) -> Made:
     """A hook of a backward, and one that doubles the gradient of a weight."""
-    model = layers(device)
+    model = mlp(device)
     model[0].register_full_backward_hook(lambda *_: None)
     model[2].weight.register_hook(lambda gradient: gradient * 2)
     return trained(model, batches(device), lambda x: mean_square(model(x)), sgd(model))
@@ -241,7 +241,7 @@ def hooks_on_gradients(device: torch.device) -> Made:
 @program()
 def saved_on_the_host(device: torch.device) -> Made:
     """What the backward needs is kept in the host's memory."""
-    model = layers(device)
+    model = mlp(device)
 
     def loss_of(x: Tensor) -> Tensor:
         with torch.autograd.graph.save_on_cpu():
@@ -253,7 +253,7 @@ def saved_on_the_host(device: torch.device) -> Made:
 @program()
 def anomalies_detected(device: torch.device) -> Made:
     """A training step while anomalies are looked for."""
-    model = layers(device)
+    model = mlp(device)
     inner = step_of(lambda x: mean_square(model(x)), sgd(model))
 
     def step(x: Tensor) -> Tensor:
@@ -266,7 +266,7 @@ def anomalies_detected(device: torch.device) -> Made:
 @program()
 def second_order_by_products(device: torch.device) -> Made:
     """A Gauss-Newton-like step by a product with the Hessian."""
-    model = layers(device, 16, 2)
+    model = mlp(device, 16, 2)
     members = list(model.parameters())
 
     def step(x: Tensor) -> Tensor:
@@ -283,7 +283,7 @@ def second_order_by_products(device: torch.device) -> Made:
 @program(replays=False, code="RT201")
 def layers_frozen_in_turn(device: torch.device) -> Made:
     """Each call trains another half of the layers."""
-    model, kept = layers(device, depth=2), {"step": 0}
+    model, kept = mlp(device, depth=2), {"step": 0}
     optimizer = sgd(model)
 
     def step(x: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ def layers_frozen_in_turn(device: torch.device) -> Made:
 @program()
 def losses_weighted_by_uncertainty(device: torch.device) -> Made:
     """Two tasks, whose weights are learned with the model, and clipped by their norm."""
-    trunk, heads = layers(device), nn.ModuleList([nn.Linear(64, 1), nn.Linear(64, 5)]).to(device)
+    trunk, heads = mlp(device), nn.ModuleList([nn.Linear(64, 1), nn.Linear(64, 5)]).to(device)
     weights = nn.Parameter(torch.zeros(2, device=device))
     everything = nn.ModuleList([trunk, heads, nn.ParameterList([weights])])
     optimizer = torch.optim.AdamW(everything.parameters(), lr=1e-3)

@@ -11,13 +11,13 @@ from torch.nn.attention.flex_attention import flex_attention
 
 import rote
 
-from .program import Made, batches, frozen, layers, mean_square, normal, program, trained
+from .program import Made, batches, frozen, mean_square, mlp, normal, program, trained
 
 
 @program(replays=False, code="RT401")
 def gradients_of_samples(device: torch.device) -> Made:
     """The gradient for each sample, by vmap over grad."""
-    model = layers(device)
+    model = mlp(device)
     members = dict(model.named_parameters())
 
     def loss_of(parameters: dict[str, Any], x: Tensor) -> Tensor:
@@ -30,7 +30,7 @@ def gradients_of_samples(device: torch.device) -> Made:
 @program(replays=False, code="RT401")
 def directional_derivative(device: torch.device) -> Made:
     """A derivative along a direction, and a jacobian."""
-    model = layers(device, 16, 2)
+    model = mlp(device, 16, 2)
 
     def derive(x: Tensor) -> tuple[Tensor, Tensor]:
         return jvp(model, (x,), (torch.ones_like(x),))[1], jacrev(lambda y: model(y).sum())(x)
@@ -41,7 +41,7 @@ def directional_derivative(device: torch.device) -> Made:
 @program()
 def curvature(device: torch.device) -> Made:
     """A Hessian for each sample, of a model that is not trained."""
-    model = layers(device, 8, 2).requires_grad_(False)
+    model = mlp(device, 8, 2).requires_grad_(False)
     bent = vmap(hessian(lambda x: model(x).square().sum()))
     return Made(lambda x: bent(x), batches(device, (3, 8)))
 
@@ -49,9 +49,9 @@ def curvature(device: torch.device) -> Made:
 @program()
 def stacked_ensemble(device: torch.device) -> Made:
     """Three models as one, by stacked weights."""
-    models = [layers(device, 16, 2) for _ in range(3)]
+    models = [mlp(device, 16, 2) for _ in range(3)]
     members, buffers = stack_module_state(models)
-    base = layers(device, 16, 2).to("meta")
+    base = mlp(device, 16, 2).to("meta")
     run = vmap(lambda p, b, x: functional_call(base, (p, b), (x,)), (0, 0, None))
     return Made(frozen(lambda x: run(members, buffers, x).mean(0)), batches(device, (4, 16)))
 
@@ -59,42 +59,42 @@ def stacked_ensemble(device: torch.device) -> Made:
 @program()
 def scripted(device: torch.device) -> Made:
     """A scripted model inside."""
-    model = torch.jit.script(layers(device))
+    model = torch.jit.script(mlp(device))
     return Made(frozen(lambda x: model(x) * 2), batches(device))
 
 
 @program()
 def traced(device: torch.device) -> Made:
     """A traced model inside."""
-    model = torch.jit.trace(layers(device), normal(device))
+    model = torch.jit.trace(mlp(device), normal(device))
     return Made(frozen(lambda x: model(x) * 2), batches(device))
 
 
 @program()
 def exported(device: torch.device) -> Made:
     """An exported model inside."""
-    model = torch.export.export(layers(device), (normal(device),)).module()
+    model = torch.export.export(mlp(device), (normal(device),)).module()
     return Made(frozen(lambda x: model(x) * 2), batches(device))
 
 
 @program()
 def symbolically_traced(device: torch.device) -> Made:
     """A model of torch.fx inside."""
-    model = torch.fx.symbolic_trace(layers(device))
+    model = torch.fx.symbolic_trace(mlp(device))
     return Made(frozen(lambda x: model(x) * 2), batches(device))
 
 
 @program()
 def compiled_function_inside(device: torch.device) -> Made:
     """A compiled function before a model."""
-    model, prepare = layers(device), torch.compile(lambda x: (x.sin() * 2 + x.cos()).relu())
+    model, prepare = mlp(device), torch.compile(lambda x: (x.sin() * 2 + x.cos()).relu())
     return Made(frozen(lambda x: model(prepare(x))), batches(device))
 
 
 @program(gpu_alone=True)
 def compiled_with_graphs_inside(device: torch.device) -> Made:
     """A compiled function with graphs of its own before a model."""
-    model = layers(device)
+    model = mlp(device)
     prepare = torch.compile(lambda x: (x.sin() + x.cos()).relu(), mode="reduce-overhead")
     return Made(frozen(lambda x: model(prepare(x).clone())), batches(device))
 
@@ -102,7 +102,7 @@ def compiled_with_graphs_inside(device: torch.device) -> Made:
 @program()
 def compiled_model_trained(device: torch.device) -> Made:
     """A compiled model in a training step."""
-    model = layers(device)
+    model = mlp(device)
     compiled = torch.compile(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     return trained(model, batches(device), lambda x: mean_square(compiled(x)), optimizer)
@@ -122,7 +122,7 @@ def attention_with_a_function(device: torch.device) -> Made:
 @program()
 def graphed_models_inside(device: torch.device) -> Made:
     """Two graphed models inside, one after the other."""
-    first, second = rote.graph(layers(device)), rote.graph(layers(device))
+    first, second = rote.graph(mlp(device)), rote.graph(mlp(device))
     return Made(frozen(lambda x: second(first(x) * 2) + 1), batches(device))
 
 
@@ -154,7 +154,7 @@ def straight_through(device: torch.device) -> Made:
 @program()
 def weights_handed_in(device: torch.device) -> Made:
     """A model is called with weights that were calculated from its own."""
-    model = layers(device, depth=2)
+    model = mlp(device, depth=2)
 
     def forward(x: Tensor) -> Tensor:
         scaled = {name: value * 0.5 for name, value in model.named_parameters()}
