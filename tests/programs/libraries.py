@@ -122,6 +122,59 @@ def raw_kernel_of_cupy(device: torch.device) -> Made:
     return Made(forward, batches(device))
 
 
+def kernels_of_a_block() -> tuple[Any, Any]:
+    """Kernels of Triton: a norm of rows, and a gate."""
+    import triton
+    import triton.language as tl
+
+    @triton.jit
+    def norm(x, weight, out, n, block: tl.constexpr):
+        at = tl.arange(0, block)
+        inside = at < n
+        row = tl.load(x + tl.program_id(0) * n + at, inside, other=0.0).to(tl.float32)
+        scaled = row * tl.rsqrt(tl.sum(row * row, 0) / n + 1e-6) * tl.load(weight + at, inside)
+        tl.store(out + tl.program_id(0) * n + at, scaled.to(out.dtype.element_ty), inside)
+
+    @triton.jit
+    def gate(a, b, out, n, block: tl.constexpr):
+        at = tl.program_id(0) * block + tl.arange(0, block)
+        inside = at < n
+        x = tl.load(a + at, inside).to(tl.float32)
+        y = tl.load(b + at, inside).to(tl.float32)
+        tl.store(out + at, (x * tl.sigmoid(x) * y).to(out.dtype.element_ty), inside)
+
+    return norm, gate
+
+
+class KernelBlock(nn.Module):
+    """A gated network behind a norm, both by kernels of its own."""
+
+    def __init__(self, width: int, wide: int) -> None:
+        super().__init__()
+        self.kernels = kernels_of_a_block()
+        self.weight = nn.Parameter(torch.ones(width))
+        self.up, self.gate, self.down = (
+            nn.Linear(*sizes, bias=False) for sizes in ((width, wide), (width, wide), (wide, width))
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The block."""
+        norm, gate = self.kernels
+        normed = torch.empty_like(x)
+        norm[(x.shape[0],)](x, self.weight, normed, x.shape[1], block=256)
+        a, b = self.gate(normed), self.up(normed)
+        gated = torch.empty_like(a)
+        gate[lambda meta: (-(-a.numel() // meta["block"]),)](a, b, gated, a.numel(), block=1024)
+        return x + self.down(gated)
+
+
+@program(needs=("triton",), gpu_alone=True)
+def blocks_of_triton(device: torch.device) -> Made:
+    """Six blocks whose norms and gates are kernels of Triton, between products of PyTorch."""
+    model = nn.Sequential(*[KernelBlock(256, 704) for _ in range(6)]).to(device).bfloat16()
+    return Made(frozen(model), lambda: (normal(device, 4, 256).bfloat16(),))
+
+
 class LigerBlock(nn.Module):
     """Norms and a gated network of liger's kernels."""
 
