@@ -118,6 +118,7 @@ from .torch_private import (
     plain_tensor,
     raw_keys,
     resolve_lazily,
+    saving_hooks,
     scripted_names,
     scripted_value,
     shows_autocast,

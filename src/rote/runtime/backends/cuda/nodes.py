@@ -42,10 +42,11 @@ from typing import Any
 import torch
 
 from ....base import InternalError
+from ...pytorch import stream_handle
 from ..protocol import Launch
 from .copy_kernel import CAPACITIES, CAPACITY, NAME, CopyTable, program
 from .driver import CopyShape, Driver, DriverError, Node, driver
-from .torch_private import empty_maker, handle_reader
+from .torch_private import empty_maker
 
 
 class CopyNode:
@@ -309,6 +310,6 @@ def _copies_right(graph: CopyingGraph, middle: list[torch.Tensor], value: float)
     sources = [torch.full_like(tensor, value + n) for n, tensor in enumerate(middle)]
     targets = [make() for make in graph.outputs]
     launch = graph.aim(tuple([tensor.data_ptr() for tensor in (*sources, *targets)]))
-    if launch is None or launch(handle_reader(middle[0].device)()):
+    if launch is None or launch(stream_handle(middle[0].device.index)):
         return False
     return all([source.equal(target) for source, target in zip(sources, targets, strict=True)])
