@@ -29,8 +29,7 @@ def check(
     real: Annotated[bool, typer.Option("--real", hidden=True)] = False,
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
     fix: Annotated[
-        bool,
-        typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again."),
+        bool, typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
     json: Annotated[
@@ -138,11 +137,7 @@ def _static(paths: list[str]) -> Findings:
         remarks += remarks_of_scan(each.text, each.file, each.findings)
     heard, silenced = told_apart(found)
     return Findings(
-        heard,
-        target=" ".join(paths),
-        incomplete="; ".join(unread),
-        remarks=remarks,
-        silenced=silenced,
+        heard, target=" ".join(paths), incomplete="; ".join(unread), remarks=remarks, silenced=silenced
     )
 
 

@@ -37,17 +37,7 @@ from .frames import (
     untraced,
     watching_compilations,
 )
-from .gathering import (
-    EVENTS,
-    FORWARDS,
-    PLACES,
-    QUEUED,
-    RESTS,
-    Forwards,
-    LeftForwards,
-    gathers,
-    under_way,
-)
+from .gathering import EVENTS, FORWARDS, PLACES, QUEUED, RESTS, Forwards, LeftForwards, gathers, under_way
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
