@@ -152,7 +152,6 @@ def test_an_entry_of_a_baseline_that_silences_nothing_is_told(rote, policy):
         (["policy.py:build", "--arg", "width=-1"], "policy.py:build raised RuntimeError"),
         (["policy.py:build", "--write-baseline"], "--write-baseline needs --baseline FILE"),
         (["policy.py:build", "--baseline", "no.json"], "there is no baseline no.json"),
-        (["policy.py:branch", "--real"], "--real is gone: a check takes both branches"),
         (["missing", "--static"], "missing"),
         (["policy.py:build", "--static"], "--static reads whole files and folders: policy.py"),
         (

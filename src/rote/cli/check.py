@@ -26,11 +26,9 @@ def check(
         list[str],
         typer.Argument(help="file.py:function or package.module:function; with --static files and folders."),
     ],
-    real: Annotated[bool, typer.Option("--real", hidden=True)] = False,
     static: Annotated[bool, typer.Option("--static", help="Only read the source.")] = False,
     fix: Annotated[
-        bool,
-        typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again."),
+        bool, typer.Option("--fix", help="Show what can be fixed as a diff, ask, write it, and check again.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --fix: do not ask.")] = False,
     json: Annotated[
@@ -59,8 +57,6 @@ def check(
             raise MisuseError("--write-baseline needs --baseline FILE")
         if quiet and (fix or json == sarif):
             raise MisuseError("- leaves room here for one of --json and --sarif, and for nothing else")
-        if real:
-            raise MisuseError("--real is gone: a check takes both branches of a value itself; leave it out")
         check_places(json, sarif, known if write_baseline else None)
 
         def made() -> list[Findings]:
@@ -138,11 +134,7 @@ def _static(paths: list[str]) -> Findings:
         remarks += remarks_of_scan(each.text, each.file, each.findings)
     heard, silenced = told_apart(found)
     return Findings(
-        heard,
-        target=" ".join(paths),
-        incomplete="; ".join(unread),
-        remarks=remarks,
-        silenced=silenced,
+        heard, target=" ".join(paths), incomplete="; ".join(unread), remarks=remarks, silenced=silenced
     )
 
 

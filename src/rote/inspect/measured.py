@@ -81,10 +81,7 @@ class ShownCallable:
         return CallReport(self.name, "", "", (), seconds * 1e6)
 
     def _report(
-        self,
-        entry: Specialization,
-        recording: Recording,
-        timed: Sequence[TimedStep] = (),
+        self, entry: Specialization, recording: Recording, timed: Sequence[TimedStep] = ()
     ) -> CallReport:
         with plain_functions():  # to look at a tensor of the user's class is not to use it
             modules = ModuleNames(self.function, self.name, recording.guard.python.tensors.named())

@@ -10,15 +10,7 @@ import torch
 
 from ..api import Graphed, OptionKeywords, graph, shows_options
 from ..base import cut
-from ..runtime.arguments import (
-    TENSOR,
-    bind,
-    flatten,
-    leaves_of,
-    paths,
-    sharing,
-    unflatten,
-)
+from ..runtime.arguments import TENSOR, bind, flatten, leaves_of, paths, sharing, unflatten
 from ..runtime.pytorch import is_lazy_zero
 from ..runtime.verify import differing
 

@@ -117,8 +117,7 @@ def _chunk(name: str) -> ReplacedMethod:
 
 _LOSSES = "the method that gives losses"
 _FLOW = PolicyKind(
-    _network("model"),
-    (_chunk("sample_actions"), ReplacedMethod(Hook(LEROBOT, "forward", _LOSSES))),
+    _network("model"), (_chunk("sample_actions"), ReplacedMethod(Hook(LEROBOT, "forward", _LOSSES)))
 )
 
 KINDS = {

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ...api import Graphed, OptionKeywords, graph
 from ..methods import Hook
-from .library import OPENPI
+from .policy import OPENPI
 
 _M = TypeVar("_M", bound=nn.Module)
 _CALLER = "graph_training"

@@ -102,9 +102,7 @@ class Marking:
         if kind is defaultdict:
             factory = value.default_factory
             return self._replaced(
-                value,
-                [*value.values()],
-                lambda parts: defaultdict(factory, zip(value, parts, strict=True)),
+                value, [*value.values()], lambda parts: defaultdict(factory, zip(value, parts, strict=True))
             )
         if is_instance(value, tuple) and is_named(kind):
             make: Any = tuple.__new__  # the class may have another way

@@ -165,11 +165,7 @@ class Backward:
     # ------------------------------------------------------------------ backward
 
     def gradients(
-        self,
-        claim: Claim,
-        again: Repeatable | None,
-        gradients: tuple[Any, ...],
-        needed: tuple[bool, ...],
+        self, claim: Claim, again: Repeatable | None, gradients: tuple[Any, ...], needed: tuple[bool, ...]
     ) -> tuple[Any, ...]:
         """The gradients of arguments and parameters, for all results and targets of a group.
 

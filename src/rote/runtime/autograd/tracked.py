@@ -181,7 +181,9 @@ class GradientUse:
                 self.reaches = bool(
                     contexts_of(roots)
                     or older_node(roots, frozenset(), self.age) is not None
-                    or not all([_is_own_or_outside(node.variable, storages) for node in leaves_below(roots)])
+                    or not all(
+                        [_is_outside(node.variable, storages, or_own=True) for node in leaves_below(roots)]
+                    )
                 )
 
     def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
@@ -207,22 +209,16 @@ class GradientUse:
         return None
 
 
-def _is_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
-    """Whether a tensor was made outside of the call and is no argument; never one that has no memory."""
+def _is_outside(tensor: torch.Tensor, storages: StorageTable, *, or_own: bool = False) -> bool:
+    """Whether a tensor was made outside of the call and is no argument; never one that has no memory.
+
+    With ``or_own`` also one in memory that the call has made.
+    """
     tensor = part_of(tensor)
     if not has_memory(tensor) or stands_for_others(tensor):
         return False
     origin = storages.origin(tensor)
-    return origin is None or origin[0] == EXTERNAL
-
-
-def _is_own_or_outside(tensor: torch.Tensor, storages: StorageTable) -> bool:
-    """Whether a tensor is in memory of the call's own, or of which no argument is."""
-    tensor = part_of(tensor)
-    if not has_memory(tensor) or stands_for_others(tensor):
-        return False
-    origin = storages.origin(tensor)
-    return origin is None or origin[0] in (EXTERNAL, NEW)
+    return origin is None or origin[0] == EXTERNAL or (or_own and origin[0] == NEW)
 
 
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:

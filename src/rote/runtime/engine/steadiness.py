@@ -27,13 +27,7 @@ from ..arguments import (
     read_ambient,
 )
 from ..autograd import graph_ends, tracked_results
-from ..autograd.graph import (
-    adds_up,
-    kept_storages,
-    line_that_calls,
-    line_that_changes,
-    line_that_reads,
-)
+from ..autograd.graph import adds_up, kept_storages, line_that_calls, line_that_changes, line_that_reads
 from ..capture import Observation, parameters_of
 from ..numbers import HostRandom, TrackedNumbers
 from ..objects import Position, is_found

@@ -100,7 +100,6 @@ from .torch_private import (
     creation_kind,
     creation_of,
     current_pass,
-    current_task,
     has_refused_history,
     history_of,
     in_backwards,

@@ -146,11 +146,7 @@ class Guesses:
         self.missed -= set(firsts)
 
     def spots(
-        self,
-        call: Call,
-        bound: tuple[Spot, ...],
-        written: set[int],
-        persistent: dict[int, SeenArgument],
+        self, call: Call, bound: tuple[Spot, ...], written: set[int], persistent: dict[int, SeenArgument]
     ) -> tuple[Spot, ...]:
         """Choose what a recording that is about to be made uses in place.
 

@@ -18,7 +18,7 @@ from torch.autograd import grad_mode
 from torch.utils import _python_dispatch
 
 from ..operators import python_kernels
-from ..pytorch import REPLACEMENTS, is_wrapped
+from ..pytorch import REPLACEMENTS, is_wrapped, saving_hooks
 
 _top_mode: Any = getattr(_python_dispatch, "_get_current_dispatch_mode", lambda: None)
 
@@ -268,20 +268,9 @@ def counts_apart(one: torch.Tensor, other: torch.Tensor) -> bool:
         _put_back((one,), (was,))
 
 
-_top_hooks: Any = getattr(_graph, "_top_saved_tensors_default_hooks", None)
-
-
 def saving_is_hooked() -> bool:
     """Whether saved-tensor hooks are in force, so that somebody else decides what a backward keeps."""
-    if _top_hooks is not None:
-        return _top_hooks(True) is not None
-    with torch.enable_grad():
-        probe: Any = torch.ones(1, requires_grad=True).exp()
-    try:
-        probe.grad_fn._raw_saved_result.register_hooks(_same, _same)
-    except RuntimeError:  # a saved tensor takes one pair of hooks
-        return True
-    return False
+    return saving_hooks(True) is not None
 
 
 in_bad_fork: Callable[[], bool] = getattr(torch._C, "_cuda_isInBadFork", bool)
@@ -387,11 +376,6 @@ def asks_for_some(node: Any) -> bool:
     ``node`` is one of the walked graph, and nobody asks for its gradient.
     """
     return _will_execute is None or not _will_execute(node)
-
-
-def current_task() -> int:
-    """The number of the backward that runs, each time another one; 0 where PyTorch does not say."""
-    return _pass_number() if _pass_number is not None else 0
 
 
 def watch_hooks(result: torch.Tensor) -> dict[int, Any] | None:

@@ -37,17 +37,7 @@ from .frames import (
     untraced,
     watching_compilations,
 )
-from .gathering import (
-    EVENTS,
-    FORWARDS,
-    PLACES,
-    QUEUED,
-    RESTS,
-    Forwards,
-    LeftForwards,
-    gathers,
-    under_way,
-)
+from .gathering import EVENTS, FORWARDS, PLACES, QUEUED, RESTS, Forwards, LeftForwards, gathers, under_way
 from .kept_out import is_kept_out, keeping_out
 from .kernels import Running, hiding
 from .modes import DispatchMode
@@ -94,6 +84,7 @@ from .torch_private import (
     current_device,
     default_device,
     dict_version,
+    dispatching_modes,
     foreign_modes,
     fresh_scaler_state,
     function_modes,
@@ -117,6 +108,7 @@ from .torch_private import (
     plain_tensor,
     raw_keys,
     resolve_lazily,
+    saving_hooks,
     scripted_names,
     scripted_value,
     shows_autocast,

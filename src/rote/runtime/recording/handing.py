@@ -112,8 +112,7 @@ def _empty(making: Making, position: int, leaf: OutputLeaf) -> torch.Tensor:
 
 
 _ITSELF = Part(
-    lambda making, position, leaf: leaf.value,
-    lambda writing, leaf: writing.source.constant(leaf.value),
+    lambda making, position, leaf: leaf.value, lambda writing, leaf: writing.source.constant(leaf.value)
 )
 
 PARTS: Mapping[str, Part] = {

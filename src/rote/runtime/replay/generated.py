@@ -33,14 +33,7 @@ from ..arguments import NOT_MINE, Admission, Call, Source, Switches, has_branche
 from ..backends.protocol import Backend, Lock
 from ..conditions import QuickGuard
 from ..program import OWN, REPLAYED, Result, in_bad_fork, renamable, saving_is_hooked
-from ..recording import (
-    Copies,
-    Recording,
-    Writing,
-    can_be_written,
-    write_parts,
-    write_together,
-)
+from ..recording import Copies, Recording, Writing, can_be_written, write_parts, write_together
 from .general import repeats, result_of, takes_back
 
 Range = Callable[[], AbstractContextManager[Any]]

@@ -49,12 +49,7 @@ class Check:
     """One call made twice: made before the replay, with :meth:`compare` after it."""
 
     def __init__(
-        self,
-        entry: Specialization,
-        recording: Recording,
-        call: Call,
-        backend: Backend,
-        tolerance: float,
+        self, entry: Specialization, recording: Recording, call: Call, backend: Backend, tolerance: float
     ) -> None:
         self._function = entry.subject.function
         self._entry = entry

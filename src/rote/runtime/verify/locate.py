@@ -179,13 +179,7 @@ class Locator:
             surface.write(after, on_host=True)
 
     def _locate(
-        self,
-        surface: Surface,
-        before: Moment,
-        after: Moment,
-        leaves: list[Any],
-        written: Tensors,
-        site: Site,
+        self, surface: Surface, before: Moment, after: Moment, leaves: list[Any], written: Tensors, site: Site
     ) -> Located:
         recorded = {id(node): list(node.operations) for node in self._recording.root.walk()}
         surface.write(before, on_host=True)

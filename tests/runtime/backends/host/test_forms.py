@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from rote.runtime.backends.host.forms import form_of
+from rote.runtime.backends.host.storages import form_of
 
 
 def test_tensors_that_look_alike_have_one_form() -> None:

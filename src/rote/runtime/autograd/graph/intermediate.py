@@ -29,7 +29,7 @@ from typing import NamedTuple
 import torch
 from torch.autograd.graph import get_gradient_edge
 
-from ...program import asks_for_some, current_task, history_of, node_age, watch_hooks
+from ...program import asks_for_some, current_pass, history_of, node_age, watch_hooks
 from .graph import Node, nodes_below
 
 Edge = tuple[Node, int]
@@ -227,14 +227,14 @@ class Parted:
 
     def put(self, gradients: Sequence[torch.Tensor | None]) -> None:
         """Keep gradients of targets, for this backward."""
-        task = current_task()
+        task = current_pass()
         known = self._past if task == self._task else [None] * len(gradients)
         self._past = list(map(added, known, gradients))
         self._task = task
 
     def take(self) -> list[torch.Tensor | None]:
         """What was kept in this backward; nothing if there is none."""
-        found = self._past if self._task == current_task() else []
+        found = self._past if self._task == current_pass() else []
         self._past = []
         return found
 

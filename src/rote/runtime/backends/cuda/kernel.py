@@ -15,14 +15,15 @@ import weakref
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from ctypes import POINTER, addressof, c_double, c_int64, c_void_p, cast
+from functools import partial
 
 import torch
 
 from ....base import EnvironmentError_
 from ...compiling import Binary
+from ...pytorch import stream_handle
 from ..protocol import check_kernel, check_launch
 from .driver import Driver, DriverError, LaunchShape, driver
-from .torch_private import handle_reader
 
 _WARP = 32
 _FREE_SHARED = 48 << 10
@@ -67,7 +68,7 @@ class CudaKernel:
         major, minor = torch.cuda.get_device_capability(self.device)
         check_kernel(source, 10 * major + minor)
         self._shape = LaunchShape(source.grid.count, _WARP * source.grid.warps, binary.shared_bytes)
-        self._current = handle_reader(self.device)
+        self._current = partial(stream_handle, self.device.index)
         self._api = _driver()
         try:
             with self._in_context():

@@ -16,11 +16,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 
-from .torch_private import handle_reader, not_capturing, set_stream
+from ...pytorch import stream_handle
+from .torch_private import not_capturing, set_stream
 
 
 class Streams:
@@ -42,7 +44,7 @@ class Streams:
         self.home: Any = None
         self.others: dict[int, Any] = {}
         self.awaited: list[Any] = []
-        self.current = handle_reader(device)
+        self.current = partial(stream_handle, device.index)
         self._side: Any = torch.cuda.Stream(device)
         self._beside: Any = torch.cuda.Stream(device)
         self._forked: Any = torch.cuda.Stream(device)

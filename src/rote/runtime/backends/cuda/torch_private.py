@@ -17,17 +17,6 @@ PoolId = tuple[int, int]
 set_stream: Callable[[Any], None] = torch.cuda.set_stream
 """The public function, whose name is replaced in traced calls."""
 
-_current: Any = getattr(torch._C, "_cuda_getCurrentRawStream", None)
-"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
-
-
-def handle_reader(device: torch.device) -> Callable[[], int]:
-    """A function that reads the handle of the current stream of a device."""
-    if _current is not None:
-        return partial(_current, device.index)
-    return lambda: torch.cuda.current_stream(device).cuda_stream
-
-
 _guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 _empty: Any = getattr(_guards, "_empty_strided_cuda", None)
 """What code of ``torch.compile`` allocates with: on the current device and stream, in half the time of

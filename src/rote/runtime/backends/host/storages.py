@@ -13,11 +13,47 @@ once, and an address in the table has to be that of a living one.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
+from typing import NamedTuple
 
 import torch
 
-from .torch_private import storage_keys
+
+class Form(NamedTuple):
+    """Metadata of a tensor, its offset apart; ``conj`` and ``neg`` are lazy."""
+
+    dtype: torch.dtype
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    conj: bool
+    neg: bool
+
+    @property
+    def plain(self) -> bool:
+        """Neither lazy nor overlapping."""
+        return not (self.conj or self.neg or self.overlaps)
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether two elements may share memory, as after ``expand``."""
+        if 0 in self.size:
+            return False
+        reach = 0
+        for step, n in sorted(zip(self.stride, self.size, strict=True)):
+            if n > 1:
+                if step <= reach:
+                    return True
+                reach += (n - 1) * step
+        return False
+
+
+def form_of(tensor: torch.Tensor) -> Form:
+    """The form of a strided tensor."""
+    dtype = tensor.dtype
+    conj = dtype.is_complex and tensor.is_conj()
+    return Form(dtype, tensor.size(), tensor.stride(), conj, tensor.is_neg())
 
 
 class BlockRef(weakref.ref[torch.UntypedStorage]):
@@ -69,7 +105,8 @@ class SessionStorages:
     def __init__(self) -> None:
         self.clock = 0
         self.blocks: list[Block] = []
-        self.key = storage_keys()
+        # What identifies a storage while it lives: ``data_ptr`` is 0 for every empty one.
+        self.key: Callable[[torch.UntypedStorage], int] = attrgetter("_cdata")
         self._alive: dict[int, Block] = {}
         self._died: list[BlockRef] = []
 

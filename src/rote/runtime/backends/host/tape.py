@@ -25,12 +25,11 @@ import torch
 
 from ...operators import Facts
 from ..protocol import KERNEL, OWNING, Aliases, KernelLaunch
-from .forms import Form, form_of
 from .kernels import HostKernel
 from .operations import HostOperation, walk, with_tensors
 from .program import Modes
 from .refusals import check_tensor
-from .storages import Block, SessionStorages
+from .storages import Block, Form, SessionStorages, form_of
 from .torch_private import OpOverload, fills_memory
 
 

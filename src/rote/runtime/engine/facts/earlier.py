@@ -184,11 +184,7 @@ class EarlierFacts:
                     self._reasons[why.code, why.place] = self._reason(why)
 
     def keep(
-        self,
-        recordings: Sequence[Recording],
-        calls: int,
-        codes: RanCode,
-        end: VerdictFacts | None = None,
+        self, recordings: Sequence[Recording], calls: int, codes: RanCode, end: VerdictFacts | None = None
     ) -> None:
         """Keep what is known by now.
 
@@ -205,12 +201,7 @@ class EarlierFacts:
                 store.keep(self._family, KeyFacts(self._family.shown, leaves=self._facts.leaves), codes)
 
     def end(
-        self,
-        why: Reason,
-        price: float,
-        recordings: Sequence[Recording],
-        calls: int,
-        codes: RanCode,
+        self, why: Reason, price: float, recordings: Sequence[Recording], calls: int, codes: RanCode
     ) -> None:
         """Nothing comes of the key; ``price`` is what a traced call has cost, in plain calls."""
         with self._apart() as store:

@@ -48,9 +48,7 @@ def _by_parts(name: str, place: int, *, zero: bool = True) -> _Way:
 
 def _by_products(name: str, halves: int, *, zero: bool = True) -> _Way:
     return _Way(
-        name,
-        _fits(products.fits, zero),
-        lambda run, given: products.calculate(run, given, halves, zero=zero),
+        name, _fits(products.fits, zero), lambda run, given: products.calculate(run, given, halves, zero=zero)
     )
 
 

@@ -55,11 +55,7 @@ class Operation(NamedTuple):
 
     @staticmethod
     def called(
-        kind: str,
-        name: str,
-        operands: tuple[Operand, ...],
-        named: tuple[tuple[str, Operand], ...],
-        site: Any,
+        kind: str, name: str, operands: tuple[Operand, ...], named: tuple[tuple[str, Operand], ...], site: Any
     ) -> Operation:
         """An operation that is about to run."""
         return _tuple(Operation, (kind, name, operands, named, (), "none", site))

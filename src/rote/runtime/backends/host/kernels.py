@@ -16,9 +16,9 @@ from ctypes import addressof, c_double, c_int64, c_void_p
 
 import torch
 
-from .....base import EnvironmentError_
-from ....compiling import Binary
-from ...protocol import check_kernel, check_launch
+from ....base import EnvironmentError_
+from ...compiling import Binary
+from ..protocol import check_kernel, check_launch
 
 _HOST = torch.device("cpu")
 

@@ -1,3 +1,0 @@
-"""Compiled kernels on the host."""
-
-from .kernel import HostKernel
