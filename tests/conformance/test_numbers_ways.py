@@ -324,3 +324,36 @@ def test_the_best_so_far(device, keeps, falls):
         assert state == expected
     assert g.report().replayed >= 20, g.explain()
     g.reset()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("trains", [False, True])
+@pytest.mark.parametrize("every", [2, 3, 4, 6])
+def test_one_way_runs_what_is_not_followed(trains: bool, every: int) -> None:
+    """Code that may look at any number says nothing of the ways that do not come to it."""
+
+    def program() -> Callable[[Tensor], Tensor]:
+        torch.manual_seed(0)
+        model, state = torch.nn.Linear(4, 4), SimpleNamespace(step=0)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+        def step(x: Tensor) -> Tensor:
+            state.step += 1
+            loss = model(x).square().mean()
+            if trains:
+                loss.backward()
+            if state.step % every == 0:
+                loss = loss * len(dir(state))
+                if trains:
+                    optimizer.step()
+                    optimizer.zero_grad()
+            return loss.detach()
+
+        return step
+
+    g, plain = rote.graph(program(), keep=True), program()
+    for number in range(20 * every):
+        x = torch.randn(2, 4)
+        assert_same(g(x), plain(x), f"call {number}")
+    assert g.report().replayed >= 12 * (every - 1), g.explain()
+    g.reset()

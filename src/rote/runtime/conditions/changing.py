@@ -178,13 +178,17 @@ class ChangingNumbers:
             slots, leaves, reading, draws=self._draws, clock=self._clock, arrays=bool(self._arrays)
         )
 
-    def understand(self) -> None:
-        """A call was followed whose number matters by what it leads to alone: it is not one in vain.
+    def understand(self, *, asks_alone: bool) -> None:
+        """A call was followed, and it is known what becomes of its numbers.
 
-        Calls that it leads another way each (``if step % 4 == 0``) are observed before one comes again.
+        Args:
+            asks_alone: Numbers matter by what they lead to alone, so that the call is not one in vain. Calls
+                that they lead another way each (``if step % 4 == 0``) are observed before one comes again.
         """
-        self._tries = 0
-        self.ways += 1
+        self._doubted.clear()
+        if asks_alone:
+            self._tries = 0
+            self.ways += 1
 
     def succeed(self) -> None:
         """A call was recorded whose numbers were followed."""
@@ -196,7 +200,7 @@ class ChangingNumbers:
         self._fixed_lines.update(lines)
 
     def doubt(self, places: Iterable[NumberSource]) -> None:
-        """The call ran what may look at these numbers: those in slots are conditions if another one does."""
+        """The call ran what may look at these numbers: those in slots are conditions if the next one does."""
         known = [*places]
         self.fix([each for each in known if each.address not in self._slots or each.address in self._doubted])
         self._doubted.update([each.address for each in known])

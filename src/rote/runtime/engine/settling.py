@@ -283,8 +283,8 @@ class Settling:
             )
             return [] if blocked else [reason(rules.VALUE_CHANGED, text, self._site)]
         self._computation = numbers.finish()
-        if self._recording is None and numbers.asks_alone:
-            changing.understand()
+        if self._recording is None:
+            changing.understand(asks_alone=numbers.asks_alone)
         return []
 
     @property
