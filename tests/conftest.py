@@ -39,7 +39,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("any machine")
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
-SAMPLED = {1: 1, 4: 4, 16: 8}
+SAMPLED = {1: 1, 4: 5, 16: 12}
 """From so many cases of a test on, one in how many runs, if it says nothing else."""
 WHOLE = frozenset({"architecture", "docs", "examples", "hazards"})
 """Rooms of which all cases run: each is about a page, a rule or a file of its own."""

@@ -63,7 +63,7 @@ def play(body: str, device: torch.device, values: Sequence[float | str] = _VALUE
     return replayed
 
 
-@pytest.mark.sampled(12)  # a second each
+@pytest.mark.sampled(24)  # a second each
 @pytest.mark.parametrize("piece", WRITTEN)
 def test_each_way_to_write_a_number(device, piece):
     """In each place; which number it is of, and which text it is of, goes round."""
@@ -74,7 +74,7 @@ def test_each_way_to_write_a_number(device, piece):
         play(sink.format(t=text), device)
 
 
-@pytest.mark.sampled(12)  # a second each
+@pytest.mark.sampled(24)  # a second each
 @pytest.mark.parametrize("look", LOOKS)
 def test_each_look_at_a_text(device, look):
     """The number that it gives is used, and so is whether it was looked at."""
