@@ -105,7 +105,7 @@ class OutsideEffects:
         if left is not each.was:  # what an object outside holds is written where it lies
             self._followed.leaves(left)
         now = outside.form(left)
-        if not outside.is_left(each, left):
+        if not (outside.is_left(each, left) and outside.keep(left, each)):
             yield self._effect(each, each.suffix, each.was, now)
             return
         read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
@@ -152,6 +152,8 @@ class OutsideEffects:
             outside.reads[_key(read)] = read
         elif not has_same_members(each.was, now):
             yield self._effect(each, *difference(each.container, each.was, now))
+        elif not all([outside.keep(slot.was, slot) for slot in _slots_in(each)]):
+            yield self._effect(each, "", each.was, now)
         elif outside.given.branch(each.container) is None:  # what is emptied at first is not read by that
             for read in self._as_it_was(each.container, each.was):
                 outside.reads.setdefault(_key(read), read)
@@ -213,6 +215,15 @@ def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
     if each.kind or type(window) is not deque or window.maxlen is None or holds_tensors(window):
         return None
     return ref(window) if len(window) < window.maxlen else None
+
+
+def _slots_in(each: WrittenSlot) -> list[WrittenSlot]:
+    """The members of a container that a call has changed and restored, as slots."""
+    found, was = each.container, each.was
+    if type(was) is not tuple or issubclass(type(found), (set, frozenset)):
+        return []
+    pairs: Iterable[tuple[Any, Any]] = was if issubclass(type(found), dict) else enumerate(was)
+    return [WrittenSlot(ITEM, found, key, value, each.owner, each.site) for key, value in pairs]
 
 
 def _key(read: Read) -> tuple[str, int, Any]:
