@@ -345,7 +345,7 @@ ASKED = {
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("make", REPLACED.values(), ids=REPLACED)
 def test_whether_two_slots_hold_one_object(device, make, ask, at_first):
-    """Equal ones lie there in each call: the same one in both, and then two of them, or the other way round."""
+    """Equal ones lie there in each call: the same one in both, then two of them, or the other way round."""
     held = types.SimpleNamespace()
     g = rote.graph(lambda x: x * ask(held))
     for number in range(14):

@@ -11,9 +11,10 @@ from weakref import ref
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
-from ...objects import Content, Position, members, said_module
+from ...objects import UNSET, Content, Position, members, said_module
 from ...pytorch import gathers
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
+from .kinds import PLAIN_TYPES
 from .noted import Effect
 from .outside import SLOTS, Outside
 from .written import (
@@ -206,7 +207,10 @@ class OutsideEffects:
         address = address_of(each.kind, each.container, each.key)
         left = _other_numbers(each) if number is None else ()
         window = _window(each) if number is None else None
-        return Effect(name, as_text(was), as_text(now), each.site, address, number is not None, left, window)
+        holds = _holds_more(each.was, each.now() if each.kind else contents(each.container))
+        return Effect(
+            name, as_text(was), as_text(now), each.site, address, number is not None, left, window, holds
+        )
 
 
 def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
@@ -215,6 +219,20 @@ def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
     if each.kind or type(window) is not deque or window.maxlen is None or holds_tensors(window):
         return None
     return ref(window) if len(window) < window.maxlen else None
+
+
+def _holds_more(was: Any, now: Any) -> bool:
+    """Whether more than plain values lies in a slot or in a container, and did not before."""
+    if type(now) is not tuple:
+        plain = type(now) in PLAIN_TYPES or type(now) in KINDS or now is MISSING or now is UNSET
+        return not plain and now is not was
+    before = {id(part) for each in (was if type(was) is tuple else ()) for part in _parts(each)}
+    return any([id(part) not in before and _holds_more(None, part) for each in now for part in _parts(each)])
+
+
+def _parts(member: Any) -> tuple[Any, ...]:
+    """A member of a container; of a mapping its key and what lies under it."""
+    return member if type(member) is tuple else (member,)
 
 
 def _slots_in(each: WrittenSlot) -> list[WrittenSlot]:
