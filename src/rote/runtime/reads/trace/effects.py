@@ -226,8 +226,10 @@ def _holds_more(was: Any, now: Any) -> bool:
     if type(now) is not tuple:
         plain = type(now) in PLAIN_TYPES or type(now) in KINDS or now is MISSING or now is UNSET
         return not plain and now is not was
-    before = {id(part) for each in (was if type(was) is tuple else ()) for part in _parts(each)}
-    return any([id(part) not in before and _holds_more(None, part) for each in now for part in _parts(each)])
+    before = {identity(part) for each in (was if type(was) is tuple else ()) for part in _parts(each)}
+    return any(
+        [identity(part) not in before and _holds_more(None, part) for each in now for part in _parts(each)]
+    )
 
 
 def _parts(member: Any) -> tuple[Any, ...]:
