@@ -341,15 +341,16 @@ ASKED = {
 }
 
 
+@pytest.mark.parametrize("at_first", ["one", "two"])
 @pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
 @pytest.mark.parametrize("make", REPLACED.values(), ids=REPLACED)
-def test_whether_two_slots_hold_one_object(device, make, ask):
-    """Equal ones lie there in each call: at first the same one in both, and then two of them."""
+def test_whether_two_slots_hold_one_object(device, make, ask, at_first):
+    """Equal ones lie there in each call: the same one in both, then two of them, or the other way round."""
     held = types.SimpleNamespace()
     g = rote.graph(lambda x: x * ask(held))
     for number in range(14):
         held.one = make()
-        held.other = held.one if number < 8 else make()
+        held.other = held.one if (number < 8) == (at_first == "one") else make()
         x = torch.ones(2, device=device)
         assert_same(g(x), x * ask(held), f"call {number}")
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import array
+import collections
+import operator
 import random
 import types
 
@@ -20,6 +22,49 @@ MAKERS = {
     "bytes": lambda: bytearray(b"ab"),
     "numbers": lambda: array.array("d", [1.0]),
     "generator": lambda: random.Random(0),
+    "memory": lambda: memoryview(bytearray(b"ab")),
+    "record": lambda: numpy.zeros(1, dtype=[("a", "i4")])[0],
+}
+
+
+def shifted(state):
+    state.last = state.before
+    state.before = state.now
+
+
+def swapped(state):
+    state.now, state.last = state.last, state.now
+
+
+def put_back(state):
+    state.last = state.now
+    state.now = state.last
+
+
+KEEPERS = {
+    "attribute": lambda state: setattr(state, "last", state.now),
+    "member": lambda state: state.table.update(last=state.now),
+    "item": lambda state: operator.setitem(state.table, "last", state.now),
+    "shifted": shifted,
+    "swapped": swapped,
+    "put back": put_back,
+    "member of a list": lambda state: operator.setitem(state.members, slice(0, 1), [state.now]),
+}
+PARTS = {
+    "object": types.SimpleNamespace,
+    "list": lambda: [1],
+    "set": lambda: {1},
+    "array": lambda: numpy.ones(2),
+    "objects in a tuple": lambda: (types.SimpleNamespace(), 1),
+}
+Pair = collections.namedtuple("Pair", "a b")
+RESULTS = {
+    "tuple": lambda state: state.pair,
+    "in a tuple": lambda state: (state.pair, 2),
+    "in a list": lambda state: [state.pair],
+    "in an object": lambda state: types.SimpleNamespace(pair=state.pair),
+    "more of it": lambda state: state.pair + state.pair,
+    "its members": lambda state: [*state.pair],
 }
 
 
@@ -42,6 +87,67 @@ def test_kept_from_another_slot(kind):
         assert state.last is state.now
         assert state.table["last"] is state.now
     g.reset()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("keep", KEEPERS.values(), ids=KEEPERS)
+@pytest.mark.parametrize("kind", MAKERS)
+def test_kept_until_an_equal_one_is_there(kind, keep):
+    """Calls keep the same one again and again; then the program replaces it by an equal one."""
+    make = MAKERS[kind]
+
+    def fresh():
+        first = met[0]
+        table, members = {"last": first}, [first]
+        return types.SimpleNamespace(now=first, last=first, before=first, table=table, members=members)
+
+    def step(x):
+        keep(state)
+        return x * 2
+
+    def which(held):
+        slots = (held.now, held.last, held.before, held.table["last"], *held.members)
+        return [next(place for place, each in enumerate(met) if each is one) for one in slots]
+
+    met = [make()]
+    state, wanted = fresh(), fresh()
+    g = rote.graph(step, keep=True)
+    for number in range(12):
+        if number in (5, 9):
+            met.append(make())
+            state.now = wanted.now = met[-1]
+        g(torch.ones(3))
+        keep(wanted)
+        assert which(state) == which(wanted), f"call {number}"
+    assert g.report().replayed, g.explain()
+    g.reset()
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("tuples", [tuple, Pair._make], ids=["tuple", "named"])
+@pytest.mark.parametrize("result", RESULTS.values(), ids=RESULTS)
+@pytest.mark.parametrize("part", PARTS.values(), ids=PARTS)
+def test_a_tuple_is_returned_with_what_it_holds(part, result, tuples):
+    """What lies in a tuple outside is not the call's own, though the call has looked at none of it."""
+    state = types.SimpleNamespace()
+    g = rote.graph(lambda x: (x * 2, result(state)), keep=True)
+    for number in range(10):
+        if number in (0, 6):
+            state.pair = tuples((part(), part()))
+        found = objects_in(g(torch.ones(3))[1])
+        assert found == objects_in(result(state)), f"call {number}"
+    g.reset()
+
+
+def objects_in(value):
+    """The identities of what lies in tuples, lists and objects."""
+    if isinstance(value, types.SimpleNamespace) and vars(value):
+        return objects_in([*vars(value).values()])
+    return (
+        [objects_in(each) for each in value]
+        if isinstance(value, (tuple, list)) and value != [1]
+        else id(value)
+    )
 
 
 def test_made_by_the_call():

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import time
 from collections import Counter
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.clock import set_costs
@@ -124,6 +126,65 @@ def test_it_is_run_plainly_from_its_start_where_tracing_costs_too_much(before, d
     _, g = _play(BEFORE[before], _set, device, rote.graph)
     replayed = g.report().replayed
     assert replayed > CALLS / 2 if before == "_reads" else replayed < CALLS, g.explain()
+
+
+def _appends(state: Any, y: Tensor) -> None:
+    state.lines.append(y)
+    state.count += len(state.lines)
+
+
+HOLDING = {
+    "nothing": lambda state, y: None,
+    "attribute": lambda state, y: setattr(state, "last", y),
+    "member": lambda state, y: state.table.__setitem__(state.count, y),
+    "list that is read": _appends,
+    "set": lambda state, y: state.seen.add(y),
+    "view": lambda state, y: setattr(state, "last", y.view(-1)),
+    "function": lambda state, y: setattr(state, "last", lambda: y),
+    "iterator": lambda state, y: setattr(state, "last", iter([y])),
+    "array": lambda state, y: setattr(state, "last", y.numpy()),
+}
+
+
+def _held_by(value: Any) -> list[Tensor]:
+    if isinstance(value, np.ndarray):
+        return [torch.from_numpy(value)]
+    if isinstance(value, FunctionType):
+        return [value()]
+    if isinstance(value, dict):
+        return [*value.values()]
+    return [value] if isinstance(value, Tensor) else [*(copy.copy(value) or ())]
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("hold", HOLDING.values(), ids=HOLDING)
+def test_what_was_made_before_the_value_is_the_callers(hold, device):
+    """It is a result there, and what the way leaves outside may hold it; replays write to neither."""
+    if device.type != "cpu" and hold is HOLDING["array"]:
+        pytest.skip("arrays lie on the host")
+    states = [SimpleNamespace(count=0, seen=set(), lines=[], table={}, last=None) for _ in range(2)]
+
+    def make(state: Any) -> Any:
+        def step(x: Tensor) -> Tensor:
+            y = x.norm()
+            if y > 1:
+                state.count += 1
+                hold(state, y)
+                return y
+            return y
+
+        return step
+
+    g, plain = rote.graph(make(states[0]), keep=True), make(states[1])
+    shown: tuple[list[Tensor], list[Tensor]] = [], []
+    for n in range(24):
+        x = torch.full((2,), float(n in (5, 6, 11, 16)) + n / 100, device=device)
+        for held, step, state in zip(shown, (g, plain), states, strict=True):
+            held.append(step(x.clone()))
+            kept = [each for one in (state.last, state.lines, state.table) for each in _held_by(one)]
+            held.extend(kept)
+            held.append(torch.tensor(sorted([each.item() for each in state.seen])))
+    assert_same(shown[0], shown[1])
 
 
 def _counts(state: Any, n: int) -> None:

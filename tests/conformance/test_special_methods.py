@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import typing
+from typing import Any
 
 import pytest
 import torch
@@ -235,3 +237,28 @@ def test_copies_of_a_container(device):
         assert_same(copied(x), g(x))
         del copied[1]
         assert len(copied) == 2
+
+
+@typing.runtime_checkable
+class Scaled(typing.Protocol):
+    """A protocol with a member that is no method: ``issubclass`` refuses it."""
+
+    scale: float
+
+
+def test_a_protocol_of_attributes(device):
+    class Held:
+        pass
+
+    def call(x):
+        return x * held.scale if isinstance(held, Scaled) else x + 1
+
+    held: Any = Held()
+    g = rote.graph(call, keep=True)
+    for number in range(14):
+        if number in (5, 11):
+            held.scale = float(number)
+        if number == 8:
+            del held.scale
+        x = torch.full((2,), float(number), device=device)
+        assert_same(g(x), call(x), f"call {number}")

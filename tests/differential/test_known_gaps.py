@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import queue
 import threading
 import types
 import weakref
@@ -148,3 +149,29 @@ def test_hook_on_the_node_of_a_parameter():
         yield node.name()
 
     check(scenario)
+
+
+@pytest.mark.parametrize("keeps", ["queue", "exception"])
+@gap("where a value leads off the recorded ways, an exception or a queue of C may keep what replays write to")
+def test_kept_by_an_exception_or_a_queue(keeps):
+    def scenario(wrap):
+        kept = queue.SimpleQueue[torch.Tensor]()
+
+        def step(x):
+            y = x.norm()
+            if y > 40 and keeps == "queue":
+                kept.put(y)
+            elif y > 40:
+                raise ValueError(y)
+            return x
+
+        g, errors = wrap(step), []
+        for value in (1, 2, 3, 4, 50, 60, 5, 70):
+            try:
+                g(full(value))
+            except ValueError as error:
+                errors.append(error)
+        yield [kept.get() for _ in range(kept.qsize())]
+        yield [error.args[0] for error in errors]
+
+    check(scenario, keep=True)

@@ -85,12 +85,11 @@ class Marking:
         if number is not None:
             return GivenBranch(number, value)
         kind = type(value)
-        if issubclass(kind, tuple) and self._is_outside(value) and self._is_plain(value):
-            return GivenBranch(None, value)
+        if issubclass(kind, (tuple, list, deque, dict)) and self._is_outside(value):
+            plain = issubclass(kind, tuple) and self._is_plain(value)
+            return GivenBranch(None, value) if plain else value  # it is to be that very object
         if kind is tuple:
             return self._replaced(value, [*value], kind)
-        if issubclass(kind, (list, deque, dict)) and self._is_outside(value):
-            return value  # it is to be that very object
         if kind is list:
             return self._replaced(value, [*value], kind)
         if kind is deque:

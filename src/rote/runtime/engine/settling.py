@@ -291,9 +291,12 @@ class Settling:
     def _is_new_way(self) -> bool:
         """Whether the call went another way than those before it, behind a value that it has read.
 
-        What it does there says nothing of the others, nor of what is followed on them.
+        What it does there says nothing of the others, nor of what is followed on them. Where it leaves more
+        than plain values outside, that may lie in memory which those go on writing to.
         """
         recording, plan = self._recording, self._plan
+        if any([each.holds for each in self._noted.effects]):
+            return False
         replays = recording is not None and recording.recorded and plan.follow and plan.capture is None
         return self._observed.unseen is not None and (replays or self._is_check)
 
@@ -449,7 +452,8 @@ class Settling:
             written = observed.writes.inputs | (inputs.written if plan.follow else set[int]())
             back = self._backward = self._take_over(recording, inputs)
             counted = self._node.counted
-            template = observed.template if kept else observed.template.released(leaves_of(observed.value))
+            stays = kept or self._is_new_way
+            template = observed.template if stays else observed.template.released(leaves_of(observed.value))
             value = result_of(template, inputs.writing(written), self._call, back, counted, own)
             if recording is not None:
                 recording.accesses.written.update(written)

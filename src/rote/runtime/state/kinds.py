@@ -87,6 +87,13 @@ def _asked(asked: Any, key: Any) -> Content:
     return answer(asked(*key) if type(key) is tuple else getattr(asked, key)())
 
 
+def _subclass(base: Any, kind: type) -> Content:
+    try:
+        return Content(issubclass(kind, base))
+    except Exception as error:  # some protocols answer their own code alone
+        raise ValueError(f"{base!r} does not tell") from error
+
+
 _READERS: dict[str, Callable[[Any, Any], Any]] = {
     ITEM: members.member,
     ATTRIBUTE: getattr,
@@ -99,7 +106,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     VARIABLE: lambda variable, _: variable.get(UNSET),
     SCRIPTED: scripted,
     KIND: lambda value, table: own(value, "__dict__") if table else type(value),
-    SUBCLASS: lambda base, kind: Content(issubclass(kind, base)),
+    SUBCLASS: _subclass,
     REFERENT: lambda reference, _: Content(reference() is not None),
     ASKED: _asked,
     SAID: lambda value, name: answer(getattr(value, name)),

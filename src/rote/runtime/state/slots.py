@@ -274,8 +274,8 @@ def same(was: Any, now: Any) -> bool:
         return bits_of(was) == bits_of(now)
     if type(was) in _VALUES:
         return exact(was) == exact(now) and bool(was == now)
-    if is_instance(was, numpy.generic):
-        return exact(was) == exact(now)
+    if is_instance(was, numpy.generic):  # a record can be written to
+        return exact(was) == exact(now) and not is_instance(was, numpy.void)
     if is_bound_method(was) and is_bound_method(now):  # each access makes a new one
         return was.__func__ is now.__func__ and was.__self__ is now.__self__
     return False

@@ -16,7 +16,6 @@ import torch
 from ....base import identity, is_own
 from ...numbers import GLOBAL_GENERATORS, can_draw, is_drawing
 from ...objects import (
-    Content,
     is_graphed,
     is_of_pybind,
     is_python,
@@ -27,7 +26,7 @@ from ...objects import (
 )
 from ...operators import globals_of_launch
 from ...pytorch import SCRIPTS, GroupCall, is_quiet
-from ...state import SUBCLASS
+from ...state import SUBCLASS, lying_in
 from ..table import NAMES, REFUSED, UNKNOWN, is_nobody, lookup, name_of
 from ..trace import (
     CLASS,
@@ -475,7 +474,14 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
     if issubclass(type(kind), type) and issubclass(type(kinds), type):
         trace.classes.namespace(kinds)
         trace.outside.hold(kind)
-        said = Content(issubclass(kind, kinds))
+        try:
+            said = lying_in(SUBCLASS, kinds, kind)
+        except ValueError:
+            name = said_name(kinds)
+            trace.running.refuse(
+                name, f"asks whether {said_name(kind)} is a {name}, which nobody else can ask"
+            )
+            return
         trace.outside.read(SUBCLASS, kinds, kind, said, f" (whether {said_name(kind)} is one)")
 
 

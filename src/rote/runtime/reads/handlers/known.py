@@ -87,7 +87,7 @@ def is_known_identity(trace: Trace, left: Any, right: Any) -> bool:
     """Whether ``left is right`` has an answer that no guard has to ask for."""
     if type(left) is not type(right):
         return True
-    if is_value(type(left)) and (left is right or left == right):
+    if is_value(type(left)) and (left is right or is_nan(left) or left == right):
         return False
     if (
         identity(left) in trace.outside

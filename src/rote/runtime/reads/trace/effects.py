@@ -11,9 +11,10 @@ from weakref import ref
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
-from ...objects import Content, Position, members, said_module
+from ...objects import UNSET, Content, Position, members, said_module
 from ...pytorch import gathers
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
+from .kinds import PLAIN_TYPES
 from .noted import Effect
 from .outside import SLOTS, Outside
 from .written import (
@@ -105,7 +106,7 @@ class OutsideEffects:
         if left is not each.was:  # what an object outside holds is written where it lies
             self._followed.leaves(left)
         now = outside.form(left)
-        if not outside.is_left(each, left):
+        if not (outside.is_left(each, left) and outside.keep(left, each)):
             yield self._effect(each, each.suffix, each.was, now)
             return
         read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
@@ -152,6 +153,8 @@ class OutsideEffects:
             outside.reads[_key(read)] = read
         elif not has_same_members(each.was, now):
             yield self._effect(each, *difference(each.container, each.was, now))
+        elif not all([outside.keep(slot.was, slot) for slot in _slots_in(each)]):
+            yield self._effect(each, "", each.was, now)
         elif outside.given.branch(each.container) is None:  # what is emptied at first is not read by that
             for read in self._as_it_was(each.container, each.was):
                 outside.reads.setdefault(_key(read), read)
@@ -204,7 +207,10 @@ class OutsideEffects:
         address = address_of(each.kind, each.container, each.key)
         left = _other_numbers(each) if number is None else ()
         window = _window(each) if number is None else None
-        return Effect(name, as_text(was), as_text(now), each.site, address, number is not None, left, window)
+        holds = _holds_more(each.was, each.now() if each.kind else contents(each.container))
+        return Effect(
+            name, as_text(was), as_text(now), each.site, address, number is not None, left, window, holds
+        )
 
 
 def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
@@ -213,6 +219,31 @@ def _window(each: WrittenSlot) -> ref[deque[Any]] | None:
     if each.kind or type(window) is not deque or window.maxlen is None or holds_tensors(window):
         return None
     return ref(window) if len(window) < window.maxlen else None
+
+
+def _holds_more(was: Any, now: Any) -> bool:
+    """Whether more than plain values lies in a slot or in a container, and did not before."""
+    if type(now) is not tuple:
+        plain = type(now) in PLAIN_TYPES or type(now) in KINDS or now is MISSING or now is UNSET
+        return not plain and now is not was
+    before = {identity(part) for each in (was if type(was) is tuple else ()) for part in _parts(each)}
+    return any(
+        [identity(part) not in before and _holds_more(None, part) for each in now for part in _parts(each)]
+    )
+
+
+def _parts(member: Any) -> tuple[Any, ...]:
+    """A member of a container; of a mapping its key and what lies under it."""
+    return member if type(member) is tuple else (member,)
+
+
+def _slots_in(each: WrittenSlot) -> list[WrittenSlot]:
+    """The members of a container that a call has changed and restored, as slots."""
+    found, was = each.container, each.was
+    if type(was) is not tuple or issubclass(type(found), (set, frozenset)):
+        return []
+    pairs: Iterable[tuple[Any, Any]] = was if issubclass(type(found), dict) else enumerate(was)
+    return [WrittenSlot(ITEM, found, key, value, each.owner, each.site) for key, value in pairs]
 
 
 def _key(read: Read) -> tuple[str, int, Any]:

@@ -24,6 +24,7 @@ class Effect(NamedTuple):
     given: bool = False  # it is in an argument that is taken apart
     numbers: tuple[Address, ...] = ()  # slots that hold other numbers of Python's than before
     window: ref[deque[Any]] | None = None  # what is filled, and keeps its length once it is full
+    holds: bool = False  # more than plain values lies there that did not before
 
     def __str__(self) -> str:
         return f"{self.name} was {self.was} and is {self.now}"

@@ -67,6 +67,7 @@ from ...state import (
     MISSING,
     NUMBERS,
     ORDER,
+    VARIABLE,
     WHETHER,
     Argument,
     Names,
@@ -74,6 +75,7 @@ from ...state import (
     Reads,
     address_of,
     answer,
+    lying_in,
 )
 from ..table import lookup
 from .followed import FollowedNumbers
@@ -380,6 +382,40 @@ class Outside(dict[int, Any]):
             return False
         known = self.has(now) or type(now) is set
         return now is each.itself or not ((known and self.can_stand(now)) or self.is_tensors(now))
+
+    def keep(self, value: Any, left: WrittenSlot) -> bool:
+        """The call leaves an object where it lay before. False if a replay might leave an equal one there.
+
+        Which object it is becomes a condition of the slots in which the call has found it, beside what it
+        holds. One that was found in this slot alone stays there, whichever it is.
+        """
+        if not self.can_stand(value):
+            return True
+        reads = self.reads.items()
+        found = [where for where, read in reads if read.value is value or self._lay_in(read) is value]
+        if not found:
+            return not self.has(value)
+        if found == [left.address]:
+            return True
+        if self.given.branch(left.container) is not None:
+            return False
+        self.read_held(value)
+        slot = Read(*left[:3], value, left.owner, left.suffix, self.names)
+        self.reads.update({where: self.reads[where]._replace(value=value) for where in found})
+        self.reads[left.address] = slot
+        return True
+
+    def _lay_in(self, read: Read) -> Any:
+        """What the call has found in a slot, of what is compared by what it holds."""
+        where = read.kind, identity(read.container), read.key
+        if read.kind not in (*SLOTS, VARIABLE) or type(read.value) is not Content:
+            return None
+        if where in self.slots.written:
+            return self.slots.written[where].itself
+        try:
+            return lying_in(read.kind, read.container, read.key)
+        except (LookupError, ValueError, AttributeError):
+            return None
 
     def can_compare(self, value: Any) -> bool:
         """Whether it can be told if an object was changed."""
