@@ -139,6 +139,8 @@ _STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
 )  # fmt: skip
+_GIVE_ONE = ("item", "__int__", "__float__")
+"""Methods that read one number, and give that very object."""
 _ASKING = (builtins.id, operator.is_, operator.is_not)
 _IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
 """What tells objects apart that are equal."""
@@ -287,6 +289,8 @@ class TrackingNotes:
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
             numbers.drop_operands()
+            if numbers.handed:
+                numbers.leave_handed()
             if numbers.gathered:
                 numbers.leave_gathered(trace.running.frame())
             numbers.at_work = True
@@ -341,6 +345,8 @@ class TrackingNotes:
     def _given(self, value: Any) -> Any:
         """What a call has given: what is drawn, or computed."""
         numbers = self._numbers()
+        if numbers is not None and numbers.handed:
+            numbers.arrive(value)
         if numbers is not None and numbers.drawing is not None:
             trace = self._trace()
             here = trace is not None and trace.running.frame() is numbers.drawing[1]
@@ -648,6 +654,11 @@ def _call(
 ) -> None:
     """Something is called; the last ones of the arguments have names."""
     named = len(names)
+    numbers.asks_for_one = (
+        function is int
+        or function is float
+        or (isinstance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE)
+    )
     draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
