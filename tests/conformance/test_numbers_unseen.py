@@ -44,13 +44,15 @@ def _played(step: Callable[..., Any], device: torch.device) -> list[Any]:
         lambda x, y: (torch.zeros(2, x[4]).shape, y.sum().item()),
         lambda x, y: (x.new_ones(1).expand(x[4], 1).shape, y.sum().item()),
         lambda x, y: (len(range(x[4])), y.sum().item()),
-        lambda x, y: ("%d" % x[4], y.sum().item()),
+        lambda x, y: ("%d" % x[4], y.sum().item()),  # noqa: UP031
         lambda x, y: (hex(x[4]), y.sum().item()),
         lambda x, y: ([0] * x[4], y.sum().item()),
         lambda x, y: (math.ceil(x[4] / 2), y.sum().item()),
         lambda x, y: (sum(map(int, x[3:])), y.sum().item()),
         lambda x, y: (max(map(Tensor.item, x)), y.sum().item()),
         lambda x, y: (next(filter(None, map(float, x[4:] - 9)), None), y.sum().item()),
+        lambda x, y: (sorted((x, x * 0 + 10), key=Tensor.tolist)[0], y.sum().item()),
+        lambda x, y: (sum(x.tolist()), [*map(Tensor.tolist, (x, x[3:]))], y.tolist()),
         lambda x, y: (*map(int, x[3:]), y.sum().item()),
     ],
 )

@@ -689,7 +689,7 @@ class HostDataMode(TorchFunctionMode):
         if self._is_unread(tensor):
             return tensor.tolist()
         found = self._read(tensor, "tolist", lambda alias: ReadList(alias.tolist()), rules.LIST_READ).thaw()
-        return self._numbers.read(found) if self._numbers is not None else found
+        return self._numbers.hand(self._numbers.read(found)) if self._numbers is not None else found
 
     def _looked_at(self, tensor: torch.Tensor) -> Any:
         """The numbers of a tensor, for code that looks at them."""

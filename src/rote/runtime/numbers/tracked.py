@@ -191,7 +191,7 @@ class TrackedNumbers:
         self.taken: set[tuple[Path, int]] = set()  # reads at a position that changes, with the way to them
         self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
         self._next: tuple[NumberSource, Any] | None = None
-        self.handed: list[Any] = []  # to C, by a function that gives numbers: it is for Python code, or for C itself
+        self.handed: list[Any] = []  # numbers that were given, and maybe to C, not to Python code
         self.asks_for_one = False
         self.places = list(self._computation.places)
         self._numbers = {place.address: number for number, place in enumerate(self.places)}
@@ -687,22 +687,25 @@ class TrackedNumbers:
     def leave_unseen(self) -> None:
         """A number that was read came to no Python code: C goes by its value, which is a condition."""
         if self._next is not None:
-            seen = self.read(self._next[1])
-            self.pin(*(seen if type(seen) is list else (seen,)))
+            self._pin_read(self.read(self._next[1]))
+
+    def _pin_read(self, value: Any) -> None:
+        self.pin(*(value if type(value) is list else (value,)))
 
     def hand(self, value: Any) -> Any:
-        """A function that gives a number has given one, to the instruction of Python's that called it or to C."""
+        """A function has given a number, or a list: to the instruction that called it, or to C, which did."""
         self.handed.append(value)
         return value
 
     def arrive(self, value: Any) -> None:
-        """An instruction has called something that gave a value: the number, if that was all that it asked for."""
+        """What an instruction has called gave a value: the number, if that was all that it asked for."""
         if self.asks_for_one and len(self.handed) == 1 and self.handed[0] is value:
             self.handed.clear()
 
     def leave_handed(self) -> None:
         """What C has got and did not hand on is looked at."""
-        self.pin(*self.handed)
+        for each in self.handed:
+            self._pin_read(each)
         self.handed.clear()
 
     def begin_again(self) -> None:

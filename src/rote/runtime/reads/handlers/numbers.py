@@ -139,8 +139,8 @@ _STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
 )  # fmt: skip
-_GIVE_ONE = ("item", "__int__", "__float__")
-"""Methods that read one number, and give that very object."""
+_GIVE_ONE = ("item", "tolist", "__int__", "__float__")
+"""Methods that read one number, or a list, and give that very object."""
 _ASKING = (builtins.id, operator.is_, operator.is_not)
 _IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
 """What tells objects apart that are equal."""
@@ -654,11 +654,7 @@ def _call(
 ) -> None:
     """Something is called; the last ones of the arguments have names."""
     named = len(names)
-    numbers.asks_for_one = (
-        function is int
-        or function is float
-        or (isinstance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE)
-    )
+    numbers.asks_for_one = _gives_one(function)
     draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
@@ -709,6 +705,12 @@ def _call(
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
+
+
+def _gives_one(function: Any) -> bool:
+    """Whether all that a function asks of a tensor is what it gives as it is: a number, or a list."""
+    of_c = isinstance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE
+    return of_c or any([function is each for each in (int, float)])
 
 
 def _on_arrays(
