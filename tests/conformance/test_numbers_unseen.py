@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -94,3 +96,62 @@ def test_a_way_behind_a_number_that_no_code_gets(device):
     found = _played(rote.graph(step, keep=True), device), table.clone()
     table.zero_()
     assert_same(found, (_played(step, device), table))
+
+
+class Version:
+    def __init__(self, text: str) -> None:
+        self.parts = tuple(map(int, text.split(".")))
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda s: Version("2.11.0").parts > (2, 5),
+        lambda s: tuple(map(str.strip, ["a ", " b"])),
+        lambda s: [sum(pair) for pair in itertools.combinations([1, 2, 3], 2)],
+        lambda s: [*itertools.permutations("ab")],
+        lambda s: {k: v for k, v in zip("ab", map(len, ("c", "dd")), strict=True)},
+        lambda s: list(map(frozenset, [["a"], ["b", "a"]])),
+    ],
+)
+def test_code_that_holds_no_followed_number_is_no_condition(device, use):
+    state = SimpleNamespace(count=0, rate=1.0)
+
+    def step(x: Tensor, y: Tensor) -> Any:
+        state.count += 1
+        state.rate *= 0.99
+        shown = use(state)
+        return shown, y * state.rate / state.count
+
+    g = rote.graph(step, keep=True)
+    found = _played(g, device), vars(state).copy()
+    vars(state).update(count=0, rate=1.0)
+    assert_same(found, (_played(step, device), vars(state)))
+    assert g.report().replayed >= CALLS // 2
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda s: tuple(map(int, (s.count // 7, s.rate))),
+        lambda s: [*map(str, [s.count // 5])],
+        lambda s: [max(pair) for pair in itertools.combinations([s.count // 5, 2, 1], 2)],
+        lambda s: list(map(bool, (s.count > 7, 0))),
+        lambda s: list(map(len, ["a" * (s.count // 6)])),
+        lambda s: list(map(int, str(s.count // 3))),
+        lambda s: list(map(int, (n for n in (s.count // 7, 1)))),
+        lambda s: list(map(int, map(float, [s.count // 7]))),
+        lambda s: sorted(map(frozenset, [[s.count // 7], [1]]), key=len),
+    ],
+)
+def test_a_followed_number_that_c_maps(device, use):
+    state = SimpleNamespace(count=0, rate=1.0)
+
+    def step(x: Tensor, y: Tensor) -> Any:
+        state.count += 1
+        state.rate *= 0.99
+        return use(state), y * state.rate
+
+    found = _played(rote.graph(step, keep=True), device), vars(state).copy()
+    vars(state).update(count=0, rate=1.0)
+    assert_same(found, (_played(step, device), vars(state)))

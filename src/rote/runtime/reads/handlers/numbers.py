@@ -153,7 +153,7 @@ _CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
 """Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
 _OF_ITERTOOLS: tuple[type, ...] = (
     itertools.chain, itertools.islice, itertools.cycle, itertools.pairwise, itertools.product,
-    itertools.zip_longest,
+    itertools.zip_longest, itertools.combinations, itertools.permutations,
 )  # fmt: skip
 _HELD: tuple[Any, ...] = (
     (), [], {}, "", b"", bytearray(), set[Any](), frozenset[Any](), range(0), range(1 << 70), deque[Any](),
@@ -233,6 +233,8 @@ _HASHES = frozenset({set.add, set.discard, set.remove, hash})
 """Functions that look up what they are given."""
 _CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
+_LOOK_ALONE = (int, float, bool, str, bytes, tuple, list, set, frozenset, len, ord, abs, repr)
+"""Functions that look at what they are given, as methods of texts do; code that they run is followed."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
 _SLOTS_OF_C = frozenset({
@@ -1056,10 +1058,14 @@ def _iterated(trace: Trace, numbers: TrackedNumbers, args: tuple[Any, ...]) -> N
 
 
 def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources: Any) -> bool:
-    """Whether C hands members to a function that is followed or moves them, and gives what that returns."""
+    """Whether C hands members to a function that is known or followed, and gives what that returns."""
     if type(function) is BuiltinFunctionType and (moved := _MOVES.get(_descriptor(function))) is not None:
         numbers.pin_inside(*[each for place, each in enumerate(sources, 1) if place not in moved])
         return True
+    if any([function is each for each in _LOOK_ALONE]) or getattr(function, "__objclass__", None) is str:
+        return numbers.pin_inside(
+            *[each for each in sources if type(each) is not GeneratorType], objects=True
+        )
     function = function.__func__ if type(function) is MethodType else function
     if type(function) is not FunctionType:
         return False
