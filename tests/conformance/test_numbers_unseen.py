@@ -29,7 +29,7 @@ def _played(step: Callable[..., Any], device: torch.device) -> list[Any]:
         classes = torch.tensor([number % 5, 3, 4, 5, 9 if number in OTHERS else 11])
         try:
             found.append(step(classes.to(device), torch.randn(3, generator=generator).to(device)))
-        except RuntimeError as error:
+        except (RuntimeError, TypeError) as error:
             found.append(str(error))
     return found
 
@@ -96,6 +96,30 @@ def test_a_way_behind_a_number_that_no_code_gets(device):
     found = _played(rote.graph(step, keep=True), device), table.clone()
     table.zero_()
     assert_same(found, (_played(step, device), table))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: F.one_hot(input=x, num_classes=13),
+        lambda x: F.one_hot(x.view(5, 1).t(), 13),
+        lambda x: F.one_hot(x, True),
+        lambda x: F.one_hot(x, 0),
+        lambda x: F.one_hot(x, -2),
+        lambda x: F.one_hot(x - 5),
+        lambda x: F.one_hot(x[:0], 4),
+        lambda x: F.one_hot(x[:0]),
+        lambda x: F.one_hot(x.int(), 13),
+        lambda x: F.one_hot(x[0], torch.tensor(13)),
+        lambda x: torch.func.vmap(lambda each: F.one_hot(each, 13))(x),
+        lambda x: torch.func.vmap(lambda each: F.one_hot(each))(x),
+    ],
+)
+def test_classes_in_all_forms(device, call):
+    def step(x: Tensor, _: Tensor) -> Any:
+        return call(x)
+
+    assert_same(_played(rote.graph(step, keep=True), device), _played(step, device))
 
 
 class Version:

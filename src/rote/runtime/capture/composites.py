@@ -84,7 +84,7 @@ def call_composite(
     if func in _DIVIDED:
         return _divided(func(*args, **kwargs))
     if func in _REFUSES:
-        return _of_classes(func, *args, **kwargs)
+        return _of_classes(func, args, kwargs)
     if func in _VALUES:
         with tracer.without_vectors():
             return func(*args, **kwargs)
@@ -149,9 +149,10 @@ def _with_lengths(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     return func(*args[:2], *map(moved, args[2:4]), *args[4:], **others)
 
 
-def _of_classes(func: Any, classes: Any, *args: Any, **kwargs: Any) -> Any:
+def _of_classes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A column for each class, in which each element has a one."""
-    count = args[0] if args else kwargs.get("num_classes", -1)
+    classes = args[0] if args else kwargs.get("input")
+    count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     plain = type(classes) is torch.Tensor and classes.device.type == "cpu" and not is_wrapped(classes)
     if plain and classes.dtype is torch.int64 and classes.numel() and type(count) is int and count >= -1:
         least, largest = torch.aminmax(classes)
@@ -159,7 +160,7 @@ def _of_classes(func: Any, classes: Any, *args: Any, **kwargs: Any) -> Any:
             count = int(largest) + 1
         if bool((least >= 0) & (largest < count)):
             return classes.new_zeros((*classes.shape, count)).scatter_(-1, classes.unsqueeze(-1), 1)
-    return func(classes, *args, **kwargs)
+    return func(*args, **kwargs)
 
 
 def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:
