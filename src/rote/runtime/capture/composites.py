@@ -151,7 +151,7 @@ def _with_lengths(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
 
 def _of_classes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """A column for each class, in which each element has a one."""
-    classes = args[0] if args else kwargs.get("input")
+    classes: Any = args[0] if args else kwargs.get("input")
     count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
     plain = type(classes) is torch.Tensor and classes.device.type == "cpu" and not is_wrapped(classes)
     if plain and classes.dtype is torch.int64 and classes.numel() and type(count) is int and count >= -1:
