@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import OrderedDict, deque
 from contextvars import ContextVar
 from dataclasses import replace
 from types import SimpleNamespace
@@ -79,6 +79,10 @@ def bound(state, x):
 class Slotted:
     __slots__ = ("value",)
 
+    @property
+    def shown(self):
+        return 2
+
 
 def in_a_slot(state, x):
     state.slotted.value = x * 4
@@ -90,13 +94,48 @@ def in_a_context(state, x):
     return x
 
 
-PROGRAMS = [counted, appended, rolled, bound, in_a_slot, in_a_context]
+def refused_by_a_class(state, x):
+    try:
+        OrderedDict.kept = x  # pyright: ignore[reportAttributeAccessIssue]
+    except TypeError:
+        state.table["refused"] = x
+    return x
+
+
+def refused_where_something_lies(state, x):
+    try:
+        OrderedDict.__doc__ = "other"
+    except TypeError:
+        state.table["refused"] = x
+    return x
+
+
+def refused_by_an_object(state, x):
+    try:
+        state.slotted.shown = 3
+    except AttributeError:
+        state.total = x * 2
+    return x
+
+
+def refused_by_a_tuple(state, x):
+    try:
+        state.pair[0] = x
+    except TypeError:
+        state.total = x * 2
+    return x
+
+
+PROGRAMS = [
+    counted, appended, rolled, bound, in_a_slot, in_a_context,
+    refused_by_a_class, refused_where_something_lies, refused_by_an_object, refused_by_a_tuple,
+]  # fmt: skip
 
 
 def made(device):
     return SimpleNamespace(
         step=0, total=torch.zeros((), device=device), seen=[], last=deque(maxlen=2), table={"first": 1},
-        slotted=Slotted(), variable=ContextVar("variable"),
+        slotted=Slotted(), pair=(1, 2), variable=ContextVar("variable"),
     )  # fmt: skip
 
 

@@ -310,6 +310,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "values": lambda name: [*composites._with("values")],
     "product": lambda name: [*composites._with("product")],
     "divides": lambda name: [*composites._with("divides")],
+    "refuses": lambda name: [*composites._with("refuses")],
     "hidden": lambda name: place(facts_of(overload(name)), [X], {}, True),
     "writes": batch_norm,
     "overwrites": is_read,

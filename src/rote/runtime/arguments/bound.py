@@ -73,7 +73,7 @@ def remove(container: Any, key: Any) -> None:
     elif isinstance(container, dict):
         container.pop(key, None)
     elif isinstance(container, type):
-        with suppress(AttributeError):
+        if key in vars(container):
             type.__delattr__(container, key)
     elif not isinstance(container, ContextVar):  # a call sets that before it reads it
         with suppress(AttributeError):
@@ -285,7 +285,8 @@ class SlotsBefore:
             if kind == DELETED:
                 remove(container, key)
             else:
-                assign(kind, container, key, value)
+                with suppress(AttributeError, TypeError):  # a slot that refuses this refused the call as well
+                    assign(kind, container, key, value)
 
 
 def all_in(branches: Iterable[Any]) -> Iterator[Target]:

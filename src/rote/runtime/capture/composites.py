@@ -5,7 +5,9 @@ as host data are. Their choice depends on one of two things:
 
 - **A host read.** ``tensor_split`` and everything about packed sequences read the elements of a tensor
   straight from its memory. Here the places to split at are read first, a host read like any other. A packed
-  sequence stays eager: nearly every batch has other lengths, each a path of its own.
+  sequence stays eager: nearly every batch has other lengths, each a path of its own. ``one_hot`` reads the
+  least and the largest element to refuse what is no class. Here it is read whether there is such an element,
+  so that one path answers for all others.
 - **An active mode.** Some operations calculate in another way in a mode, with other last bits, to be safe
   with unknown classes of tensors. Singular values and eigenvalues come with vectors; a product of batches,
   one of length one, is folded into a product of matrices; the gradient of a product multiplies the other
@@ -34,6 +36,7 @@ from ...base import user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..operators import rows_with
+from ..pytorch import is_wrapped
 from .tracer import Tracer
 
 
@@ -54,11 +57,11 @@ def _with(fact: str) -> dict[Any, str]:
     return {function: value for name, value in rows_with(fact) for function in _functions(name)}
 
 
-_SPLITS, _LENGTHS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED = map(
-    _with, ("splits", "lengths", "packed", "values", "product", "divides")
+_SPLITS, _LENGTHS, _PACKED, _VALUES, _PRODUCTS, _DIVIDED, _REFUSES = map(
+    _with, ("splits", "lengths", "packed", "values", "product", "divides", "refuses")
 )
 _COPIES = torch.Tensor.__deepcopy__
-COMPOSITES = frozenset((*_SPLITS, *_LENGTHS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED, _COPIES))
+COMPOSITES = frozenset((*_SPLITS, *_LENGTHS, *_PACKED, *_VALUES, *_PRODUCTS, *_DIVIDED, *_REFUSES, _COPIES))
 """The functions that :func:`call_composite` is for."""
 
 
@@ -80,6 +83,8 @@ def call_composite(
         return _with_lengths(func, args, kwargs)
     if func in _DIVIDED:
         return _divided(func(*args, **kwargs))
+    if func in _REFUSES:
+        return _of_classes(func, args, kwargs)
     if func in _VALUES:
         with tracer.without_vectors():
             return func(*args, **kwargs)
@@ -142,6 +147,20 @@ def _with_lengths(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> A
     names = _LENGTHS[func].split()
     others = {name: moved(value) if name in names else value for name, value in kwargs.items()}
     return func(*args[:2], *map(moved, args[2:4]), *args[4:], **others)
+
+
+def _of_classes(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """A column for each class, in which each element has a one."""
+    classes: Any = args[0] if args else kwargs.get("input")
+    count = args[1] if len(args) > 1 else kwargs.get("num_classes", -1)
+    plain = type(classes) is torch.Tensor and classes.device.type == "cpu" and not is_wrapped(classes)
+    if plain and classes.dtype is torch.int64 and classes.numel() and type(count) is int and count >= -1:
+        least, largest = torch.aminmax(classes)
+        if count < 0:
+            count = int(largest) + 1
+        if bool((least >= 0) & (largest < count)):
+            return classes.new_zeros((*classes.shape, count)).scatter_(-1, classes.unsqueeze(-1), 1)
+    return func(*args, **kwargs)
 
 
 def _of_one_length(args: tuple[Any, ...]) -> tuple[Any, ...]:

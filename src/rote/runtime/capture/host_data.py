@@ -213,7 +213,9 @@ class HostDataMode(TorchFunctionMode):
         if kwargs and isinstance(generator := kwargs.get("generator"), torch.Generator):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
-            return self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+            self._numbers.leave_unseen()
+            number = self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
+            return self._numbers.hand(number)
         if kwargs and (factors := factors_in(func, kwargs)):
             kwargs = {**kwargs, **{name: self._read_number(kwargs[name]) for name in factors}}
         if func in _INDEXES and type(args[1]) in _INDEXING_ALONE:
@@ -346,10 +348,11 @@ class HostDataMode(TorchFunctionMode):
 
     def _read_number(self, tensor: torch.Tensor) -> Any:
         """The number that C would read from a tensor that is given where it takes a number."""
-        number = tensor.item()
-        if self._numbers is not None:
-            number = self._numbers.read(number)
-            self._numbers.owe(number)
+        if self._numbers is None:
+            return tensor.item()
+        self._numbers.leave_unseen()
+        number = self._numbers.read(tensor.item())
+        self._numbers.owe(number)
         return number
 
     def _without_lists(self, tensor: torch.Tensor, key: Any) -> Any:
@@ -686,7 +689,7 @@ class HostDataMode(TorchFunctionMode):
         if self._is_unread(tensor):
             return tensor.tolist()
         found = self._read(tensor, "tolist", lambda alias: ReadList(alias.tolist()), rules.LIST_READ).thaw()
-        return self._numbers.read(found) if self._numbers is not None else found
+        return self._numbers.hand(self._numbers.read(found)) if self._numbers is not None else found
 
     def _looked_at(self, tensor: torch.Tensor) -> Any:
         """The numbers of a tensor, for code that looks at them."""

@@ -190,7 +190,9 @@ class TrackedNumbers:
         self._reads: list[NumberRead] = []
         self.taken: set[tuple[Path, int]] = set()  # reads at a position that changes, with the way to them
         self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
-        self._next: NumberSource | None = None
+        self._next: tuple[NumberSource, Any] | None = None
+        self.handed: list[Any] = []  # numbers that were given, and maybe to C, not to Python code
+        self.asks_for_one = False
         self.places = list(self._computation.places)
         self._numbers = {place.address: number for number, place in enumerate(self.places)}
         self.values: dict[int, Any] = {}
@@ -641,6 +643,7 @@ class TrackedNumbers:
 
     def branch(self) -> None:
         """The host reads a value."""
+        self.leave_unseen()
         self._branched = True
 
     def go_on(self, *, alone: bool) -> None:
@@ -662,7 +665,7 @@ class TrackedNumbers:
             return None
         order = len(self._reads)
         way = self._computation.reader(path, order)(value)
-        return self._note_read(operation, lines, NumberRead(path, order, way))
+        return self._note_read(operation, lines, NumberRead(path, order, way), value)
 
     def reader(self, read: NumberRead) -> Callable[[Any], int]:
         """What says at each replay on which way a call goes on; it holds nothing of this one."""
@@ -670,15 +673,40 @@ class TrackedNumbers:
 
     def read_again(self, operation: str, lines: Lines, read: NumberRead) -> Any:
         """A call that follows what has run comes to a read: the number that was read there."""
-        self._note_read(operation, lines, read)
         number = self._numbers.get(_place_of(read.order).address)
-        return self.values[number] if number in self.values else self._computation.number(read.order)
+        value = self.values[number] if number in self.values else self._computation.number(read.order)
+        self._note_read(operation, lines, read, value)
+        return value
 
-    def _note_read(self, operation: str, lines: Lines, read: NumberRead) -> NumberRead:
+    def _note_read(self, operation: str, lines: Lines, read: NumberRead, value: Any) -> NumberRead:
         self._reads.append(read)
         if self.follows:
-            self._next = _place_of(read.order, f"{operation} at {lines[-1]}", lines)
+            self._next = _place_of(read.order, f"{operation} at {lines[-1]}", lines), value
         return read
+
+    def leave_unseen(self) -> None:
+        """A number that was read came to no Python code: C goes by its value, which is a condition."""
+        if self._next is not None:
+            self._pin_read(self.read(self._next[1]))
+
+    def _pin_read(self, value: Any) -> None:
+        self.pin(*(value if type(value) is list else (value,)))
+
+    def hand(self, value: Any) -> Any:
+        """A function has given a number, or a list: to the instruction that called it, or to C, which did."""
+        self.handed.append(value)
+        return value
+
+    def arrive(self, value: Any) -> None:
+        """What an instruction has called gave a value: the number, if that was all that it asked for."""
+        if self.asks_for_one and len(self.handed) == 1 and self.handed[0] is value:
+            self.handed.clear()
+
+    def leave_handed(self) -> None:
+        """What C has got and did not hand on is looked at."""
+        for each in self.handed:
+            self._pin_read(each)
+        self.handed.clear()
 
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
@@ -690,15 +718,17 @@ class TrackedNumbers:
         self._times.clear()
         self.dispatched = False
         self._next = None
+        self.handed.clear()
         self._operands = None
         self.take_owed()
         self.gathered.clear()
 
     def read(self, value: Any) -> Any:
         """A function of PyTorch has given a number, or a list: what stands for it, if it was just read."""
-        place, self._next = self._next, None
-        if place is None or not self.follows:
+        found, self._next = self._next, None
+        if found is None:
             return value
+        place = found[0]
         if self.stopped is not None or type(value) not in _READ:
             self.stop("a read gave something else than a number")
             return value
@@ -816,6 +846,8 @@ class TrackedNumbers:
 
     def end(self) -> None:
         """The call is over: what follows is in what it leaves behind and returns."""
+        self.leave_unseen()
+        self.leave_handed()
         self.settle_owed()
         self.pin(*self.gathered.clear())
         self.ends = True

@@ -140,6 +140,8 @@ _STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
 )  # fmt: skip
+_GIVE_ONE = ("item", "tolist", "__int__", "__float__")
+"""Methods that read one number, or a list, and give that very object."""
 _ASKING = (builtins.id, operator.is_, operator.is_not)
 _IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
 """What tells objects apart that are equal."""
@@ -152,7 +154,7 @@ _CALLS_BACK = frozenset({"apply_", "map_", "map2_", "apply"})
 """Methods of PyTorch's that give numbers to a function of Python's and take what it returns."""
 _OF_ITERTOOLS: tuple[type, ...] = (
     itertools.chain, itertools.islice, itertools.cycle, itertools.pairwise, itertools.product,
-    itertools.zip_longest,
+    itertools.zip_longest, itertools.combinations, itertools.permutations,
 )  # fmt: skip
 _HELD: tuple[Any, ...] = (
     (), [], {}, "", b"", bytearray(), set[Any](), frozenset[Any](), range(0), range(1 << 70), deque[Any](),
@@ -248,6 +250,8 @@ _COMPARES = frozenset({
 """Functions that hash what they are given, or ask whether it is equal to something."""
 _CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
+_LOOK_ALONE = (int, float, bool, str, bytes, tuple, list, set, frozenset, len, ord, abs, repr)
+"""Functions that look at what they are given, as methods of texts do; code that they run is followed."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
 _SLOTS_OF_C = frozenset({
@@ -304,6 +308,8 @@ class TrackingNotes:
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
             numbers.drop_operands()
+            if numbers.handed:
+                numbers.leave_handed()
             if numbers.gathered:
                 numbers.leave_gathered(trace.running.frame())
             numbers.at_work = True
@@ -358,6 +364,8 @@ class TrackingNotes:
     def _given(self, value: Any) -> Any:
         """What a call has given: what is drawn, or computed."""
         numbers = self._numbers()
+        if numbers is not None and numbers.handed:
+            numbers.arrive(value)
         if numbers is not None and numbers.drawing is not None:
             trace = self._trace()
             here = trace is not None and trace.running.frame() is numbers.drawing[1]
@@ -664,6 +672,7 @@ def _call(
 ) -> None:
     """Something is called; the last ones of the arguments have names."""
     named = len(names)
+    numbers.asks_for_one = _gives_one(function)
     draw = _draw_of(function, args, names) if numbers.draws else None
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
@@ -714,6 +723,12 @@ def _call(
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
+
+
+def _gives_one(function: Any) -> bool:
+    """Whether all that a function asks of a tensor is what it gives as it is: a number, or a list."""
+    of_c = isinstance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE
+    return of_c or any([function is each for each in (int, float)])
 
 
 def _on_arrays(
@@ -1063,12 +1078,15 @@ def _iterated(trace: Trace, numbers: TrackedNumbers, args: tuple[Any, ...]) -> N
 
 
 def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources: Any) -> bool:
-    """Whether C hands members to a function that is followed or moves them, and gives what that returns."""
+    """Whether C hands members to a function that is known or followed, and gives what that returns."""
     if type(function) is BuiltinFunctionType and (moved := _MOVES.get(_descriptor(function))) is not None:
         numbers.pin_inside(*[each for place, each in enumerate(sources, 1) if place not in moved])
         return True
-    if type(function) in (type, BuiltinFunctionType) and (function in CALLED or function in WRITES):
-        return numbers.pin_inside(*sources, objects=True)  # each is computed anew
+    of_text = type(function) is MethodDescriptorType and function.__objclass__ is str
+    if of_text or any([function is each for each in _LOOK_ALONE]):
+        return numbers.pin_inside(
+            *[each for each in sources if type(each) is not GeneratorType], objects=True
+        )
     function = function.__func__ if type(function) is MethodType else function
     if type(function) is not FunctionType:
         return False
