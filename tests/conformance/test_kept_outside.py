@@ -120,6 +120,20 @@ def extends(m, x):
     return x + 1
 
 
+def extends_in_place(m, x):
+    m.growing += [x, x * 2]
+    m.growing.append(3)
+    m.growing += (1, "text")
+    return x
+
+
+def extends_in_place_by_rows(m, x):
+    m.short += torch.stack([x, x + 1])
+    grown = m.growing
+    grown += [len("text")]
+    return x
+
+
 def extends_by_rows(m, x):
     m.short.extend(torch.stack([x, x + 1]))
     return x + 1
@@ -144,9 +158,13 @@ def appends_an_argument(m, x):
 PROGRAMS = [
     fresh_list, fresh_dict, fresh_ordered, fresh_object, fresh_dataclass, fresh_pair, nested,
     kept_and_returned, kept_object_and_returned, a_member, grows, grows_by_what_it_returns, extends,
-    extends_by_rows, short, short_by_more_than_it_holds, appends_an_argument,
+    extends_in_place, extends_in_place_by_rows, extends_by_rows, short, short_by_more_than_it_holds,
+    appends_an_argument,
 ]  # fmt: skip
-GROWING = [grows, grows_by_what_it_returns, extends, extends_by_rows, short, short_by_more_than_it_holds]
+GROWING = [
+    grows, grows_by_what_it_returns, extends, extends_in_place, extends_in_place_by_rows, extends_by_rows,
+    short, short_by_more_than_it_holds,
+]  # fmt: skip
 
 
 def flat(value: Any, found: list[Any], seen: dict[int, int]) -> list[Any]:

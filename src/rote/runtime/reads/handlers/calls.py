@@ -47,7 +47,7 @@ from ..trace import (
 )
 from .apart import TAKING, taken_apart
 from .attributes import attribute, delete_attribute, handles, of_namespace, store_attribute
-from .containers import change, content, merged, special, spread, tell_members, text, whole
+from .containers import change, content, merged, number_of, special, spread, tell_members, text, whole
 from .importing import before_import_module
 from .names import of_globals
 from .random_settings import computes
@@ -72,8 +72,8 @@ _MAKING_GENERATORS = frozenset({"numpy.random.default_rng"})
 _GROWING: dict[str, Callable[[tuple[Any, ...]], int]] = {
     "builtins.list.append": lambda given: 1,
     "collections.deque.append": lambda given: 1,
-    "builtins.list.extend": lambda given: _number_of(given),
-    "collections.deque.extend": lambda given: _number_of(given),
+    "builtins.list.extend": lambda given: number_of(given[0]) if given else -1,
+    "collections.deque.extend": lambda given: number_of(given[0]) if given else -1,
 }
 """Callables that append to a container, with the number of members they add."""
 _DISPATCHES = "numpy._ArrayFunctionDispatcher.__call__"
@@ -417,12 +417,6 @@ def _by_row(trace: Trace, name: str, row: str, function: Any, owner: Any, given:
         trace.running.refuse(name, f"{by}, which {REFUSED[row]}")
     elif row == UNKNOWN and not trace.reducers.keeps_versions(function, trace.running.frame()):
         trace.running.refuse(name, f"calls {name}, of which nothing is known", unknown=True)
-
-
-def _number_of(given: tuple[Any, ...]) -> int:
-    """The number of members of the first argument; -1 if it is unknown."""
-    known = given and (type(given[0]) in (list, tuple) or (type(given[0]) is torch.Tensor and given[0].dim()))
-    return len(given[0]) if known else -1
 
 
 def _asks_for_itself(trace: Trace) -> bool:

@@ -842,6 +842,12 @@ def refuse_identity(trace: Trace, name: str, text: str) -> None:
         trace.running.refuse(name, text)
 
 
+def number_of(added: Any) -> int:
+    """The number of members that something adds to a list; -1 if it is unknown."""
+    known = type(added) in (list, tuple) or (type(added) is torch.Tensor and added.dim())
+    return len(added) if known else -1
+
+
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
     """Note an operator with two operands."""
     in_place = operator.startswith("INPLACE_")
@@ -856,7 +862,8 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
             update(trace, left, (right,), {})
             return
         if in_place and one is left and not issubclass(type(one), (tuple, frozenset)):
-            change(trace, one)
+            if not (name == "add" and trace.writes.append(one, number_of(right))):  # as ``extend`` does
+                change(trace, one)
         else:
             content(trace, one)
 

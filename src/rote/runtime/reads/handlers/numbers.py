@@ -515,7 +515,7 @@ def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, othe
     if texts is not None:
         numbers.compute_next("", texts)
         return
-    joined = operator.endswith("ADD") and type(one) in _JOINED and type(other) in _JOINED
+    joined = operator.endswith("ADD") and type(one) in (*_JOINED, deque) and type(other) in _JOINED
     merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
     if not joined and not merged:
         _operands(trace, numbers, (one, other))
