@@ -28,6 +28,7 @@ from ...numbers import GLOBAL_GENERATORS
 from ...objects import (
     ARRAY_BYTES,
     Content,
+    Position,
     TensorMark,
     base_of,
     is_bound_method,
@@ -408,7 +409,7 @@ class Outside(dict[int, Any]):
     def _lay_in(self, read: Read) -> Any:
         """What the call has found in a slot, of what is compared by what it holds."""
         where = read.kind, identity(read.container), read.key
-        if read.kind not in (*SLOTS, VARIABLE) or type(read.value) is not Content:
+        if read.kind not in (*SLOTS, VARIABLE) or type(read.value) not in (Content, Position):
             return None
         if where in self.slots.written:
             return self.slots.written[where].itself
