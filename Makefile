@@ -123,6 +123,7 @@ INTERPRETED := tests/quant_kernels tests/user_kernels
 # Tests marked as long: a model at its full size, a whole benchmark.
 test-long: $(INSTALLED)
 	$(PY) -m pytest $(SHARED) -m "long and not cuda and not multi_gpu" $(PYTEST_ARGS)
+	$(PY) -m pytest $(SHARED) -m "hypothesis and not cuda and not multi_gpu" --hypothesis-profile=random $(PYTEST_ARGS)
 
 # The suite once more, with guards that ask each tensor instead of reading words of memory.
 test-words-off: export ROTE_READ_WORDS := 0

@@ -33,10 +33,15 @@ from rote.testing import assert_pool_empty, poisoned
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 """Read when cuBLAS starts; without it deterministic algorithms cannot be switched on later."""
 
-hypothesis.settings.register_profile(
-    "any machine", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
-hypothesis.settings.load_profile("any machine")
+for profile, repeats in (("the same each time", True), ("random", False)):
+    hypothesis.settings.register_profile(
+        profile,
+        deadline=None,
+        suppress_health_check=[hypothesis.HealthCheck.too_slow],
+        derandomize=repeats,
+        database=None if repeats else hypothesis.settings.default.database,
+    )
+hypothesis.settings.load_profile("the same each time")  # ``make test-long`` looks for others
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
 SAMPLED = {1: 1, 4: 5, 16: 12}

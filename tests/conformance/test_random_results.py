@@ -17,7 +17,7 @@ EXACT = (
     lambda a, b: torch.where(a > b, a, b * 2).clamp(-8, 8),
     lambda a, b: torch.stack([a, b]).unbind(0)[0],
 )
-"""Operations whose gradients are integers: their sums are the same in any order."""
+"""Operations whose gradients are integers: their sums are the same in any order, but for the sign of zero."""
 ROUNDED = (*EXACT, lambda a, b: a.sin() * b, lambda a, b: (a * 0.3 + b).tanh())
 PARAMETERS = 3
 PLACES = st.integers(0, 9)
@@ -50,13 +50,14 @@ def use_all(results, parameters, todo):
         result, earlier = results[one % len(results)], results[other % len(results)]
         try:
             if what == "hook":
-                result.register_hook(lambda gradient: seen.append(gradient.clone()) or gradient * 2)
+                result.register_hook(lambda gradient: seen.append(gradient + 0.0) or gradient * 2)
             elif what == "retain":
                 result.retain_grad()
             elif what == "backward":
                 result.sum().backward(retain_graph=True)
             elif what == "ask":
-                seen.append(torch.autograd.grad(result.sum(), earlier, retain_graph=True, allow_unused=True))
+                found = torch.autograd.grad(result.sum(), earlier, retain_graph=True, allow_unused=True)
+                seen.append([None if grad is None else grad + 0.0 for grad in found])
             elif what == "inputs":
                 result.sum().backward(inputs=[earlier], retain_graph=True)
             else:
@@ -64,7 +65,9 @@ def use_all(results, parameters, todo):
         except RuntimeError as error:
             seen.append(str(error)[:40])
     grads = [each.grad for each in (*results, *parameters)]
-    return seen, [None if grad is None else grad.clone() for grad in grads]
+    return seen, [
+        None if grad is None else grad + 0.0 for grad in grads
+    ]  # a copy, in which no zero is negative
 
 
 def check(device, operations, steps, kept, todo, outside):
