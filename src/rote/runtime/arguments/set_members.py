@@ -7,7 +7,7 @@ and of the members behind it, and both are searched: of the first two that come 
 is added earlier or later, by chance, and the set is made once more.
 
 The search ends without an order for about one set in thirty: for some of hundreds of members, and for some
-from which members were taken. What the order is a program sees, so calls that return those stay eager.
+from which members were taken. A program sees the order, so calls that return such sets stay eager.
 """
 
 from __future__ import annotations

@@ -877,7 +877,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
     elif function in _MOVES:
         moved = _MOVES[function]
-        numbers.pin(*[] if 0 in moved else args[:1])  # what a container holds was hashed before
+        if 0 not in moved:
+            numbers.pin(*args[:1])  # what a container holds is not looked at, or was when it was hashed
         numbers.pin_inside(*[each for place, each in enumerate(args) if place and place not in moved])
     elif function in _COMPARES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)
