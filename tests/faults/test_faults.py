@@ -24,9 +24,9 @@ from rote.runtime.backends.cuda.session import CudaSession
 from rote.runtime.backends.host.pool import Chunk, HostPool
 from rote.runtime.backends.host.segment import HostSegment
 from rote.runtime.backends.host.session import HostSession
+from rote.runtime.backends.host.torch_private import mode_counters
 from rote.runtime.backends.select import PROCESS
 from rote.runtime.memory.holding import Holding
-from rote.runtime.pytorch import dispatching_modes, function_modes
 from rote.runtime.recording.inputs import StaticInputs
 from rote.testing import assert_pool_empty, assert_same
 
@@ -271,6 +271,7 @@ def _assert_prefix(found: dict[str, Any], prefixes: list[Any]) -> None:
 
 def _surroundings(device: torch.device) -> dict[str, Any]:
     """What a call must leave as it was."""
+    functions, dispatches = mode_counters()
     backend = PROCESS.of(
         torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
     )
@@ -282,7 +283,7 @@ def _surroundings(device: torch.device) -> dict[str, Any]:
         return free
 
     return {
-        "modes": (function_modes(), dispatching_modes()),
+        "modes": (functions(), dispatches()),
         "grad mode": torch.is_grad_enabled(),
         "inference mode": torch.is_inference_mode_enabled(),
         "autocast cache": torch.is_autocast_cache_enabled(),

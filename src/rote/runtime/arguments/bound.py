@@ -285,8 +285,11 @@ class SlotsBefore:
             if kind == DELETED:
                 remove(container, key)
             else:
-                with suppress(AttributeError, TypeError):  # a slot that refuses this refused the call as well
+                try:
                     assign(kind, container, key, value)
+                except (AttributeError, TypeError):
+                    if read_from(kind, container, key) is not value:
+                        raise  # else the slot refused the call as well
 
 
 def all_in(branches: Iterable[Any]) -> Iterator[Target]:

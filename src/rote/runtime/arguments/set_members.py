@@ -6,8 +6,8 @@ take a table with room for them; one that is added later makes a full table grow
 and of the members behind it, and both are searched: of the first two that come out in each other's place, one
 is added earlier or later, by chance, and the set is made once more.
 
-The search ends without an order for about one set in thirty: for some of hundreds of members, and for some
-from which members were taken. A program sees the order, so calls that return such sets stay eager.
+The search ends without an order for a few sets: for some of hundreds of members, and for some from which
+members were taken. A program sees the order, so calls that return such sets stay eager.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..objects import MixedKeys
 _PLAIN = frozenset({str, bytes, int, float, bool, type(None)})
 _TRIES = 60
 _MOST_ADDED = 20_000
-"""Members that are added while an order is searched, for each size: as long as about 1 ms."""
+"""Members that are added while an order is searched, for each size: a large set is not tried often."""
 _FIRST = (0, 5, 8, 16, 32, 64, 128, 256)
 """How many members a dict has, for each size of a table: CPython makes it at least twice as large."""
 
@@ -39,6 +39,8 @@ class SetMembers(NamedTuple):
 
     def build(self, kind: Any) -> Any:
         """Another set, or frozen set, with these members."""
+        if not self.at_once:
+            return kind(self.members)
         return kind(dict.fromkeys(self.members[: self.at_once])).union(self.members[self.at_once :])
 
 

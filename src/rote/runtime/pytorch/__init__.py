@@ -84,7 +84,6 @@ from .torch_private import (
     current_device,
     default_device,
     dict_version,
-    dispatching_modes,
     foreign_modes,
     fresh_scaler_state,
     function_modes,

@@ -53,7 +53,7 @@ set_dispatched_functions: Callable[[Any], None] = _found("_set_torch_function_st
 function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
 """How many function modes are active, which see that attributes of a tensor are read."""
 
-dispatching_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
+_dispatch_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
 _wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorch_wrapped_tensor")
 _batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_batchedtensor")
 
@@ -167,7 +167,7 @@ def default_device() -> Any:
 
 def in_dispatch_mode() -> bool:
     """Whether this thread runs in a dispatch mode; one of autograd does where its caller does."""
-    return dispatching_modes() > 0
+    return _dispatch_modes() > 0
 
 
 def foreign_modes() -> bool:
@@ -176,7 +176,7 @@ def foreign_modes() -> bool:
     The default device is a function mode, too. It is allowed, and part of the key.
     """
     allowed = 0 if default_device() is None else 1
-    if function_modes() > allowed or dispatching_modes() > 0 or transforms() is not None:
+    if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
         return True
     return is_traced() or getattr(forward_ad, "_current_level", -1) >= 0
 
@@ -371,7 +371,7 @@ def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
 
     Only without a default device, which is a function mode itself.
     """
-    return ((function_modes, 0), (dispatching_modes, 0))
+    return ((function_modes, 0), (_dispatch_modes, 0))
 
 
 def key_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:

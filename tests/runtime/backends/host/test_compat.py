@@ -2,29 +2,53 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from typing import Any
 
 import pytest
 import torch
 
-from rote.runtime.backends.host import operations, program
+from rote.base.errors import CaptureError
+from rote.runtime.backends.host import torch_private as compat
 from rote.runtime.backends.protocol.torch_private import raw_call
 
-FALLBACKS = {
-    (program, "below_autograd"): nullcontext,
-    (program, "in_inference"): torch.inference_mode,
-    (program, "set_grad"): torch.set_grad_enabled,
-    (operations, "is_replaced"): lambda name: True,
-}
+PRIVATE = [
+    "_AutoDispatchBelowADInplaceOrView",
+    "_InferenceMode",
+    "_set_grad_enabled",
+    "_len_torch_function_stack",
+    "_len_torch_dispatch_stack",
+    "_dispatch_has_kernel_for_dispatch_key",
+    "_dispatch_dump",
+]
 
 
-@pytest.mark.parametrize(
-    "missing", [*([each] for each in FALLBACKS), [*FALLBACKS]], ids=lambda each: each[-1][1]
-)
-def test_replay_without(record: Any, monkeypatch: pytest.MonkeyPatch, missing: list[Any]) -> None:
-    for module, name in missing:
-        monkeypatch.setattr(module, name, FALLBACKS[module, name])
+class Without:
+    """``torch._C`` with a few names missing."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __getattr__(self, name: str) -> Any:
+        if name in self._names:
+            raise AttributeError(name)
+        return getattr(torch._C, name)
+
+
+class Torch:
+    """``torch`` with another ``_C``, and without private functions of its own."""
+
+    def __init__(self, c: Without) -> None:
+        self._C = c
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "_neg_view":
+            raise AttributeError(name)
+        return getattr(torch, name)
+
+
+@pytest.mark.parametrize("names", [*([name] for name in PRIVATE), PRIVATE], ids=lambda names: names[-1])
+def test_replay_without(record: Any, monkeypatch: pytest.MonkeyPatch, names: list[str]) -> None:
+    monkeypatch.setattr(compat, "torch", Torch(Without(*names)))
     x, p = torch.randn(4, 4), torch.nn.Parameter(torch.randn(4, 4))
 
     def step() -> torch.Tensor:
@@ -44,12 +68,15 @@ def test_replay_without(record: Any, monkeypatch: pytest.MonkeyPatch, missing: l
 
 
 def test_every_probe_finds_its_private_part() -> None:
-    for name in (
-        "_AutoDispatchBelowADInplaceOrView",
-        "_InferenceMode",
-        "_set_grad_enabled",
-        "_dispatch_dump",
-    ):
+    for name in PRIVATE:
         assert hasattr(torch._C, name), name
-    assert hasattr(torch._C, "_dispatch_dump")
     assert raw_call(torch.ops.aten.mm.default) is not torch.ops.aten.mm.default
+    assert hasattr(torch, "_neg_view") and hasattr(torch.UntypedStorage, "_cdata")
+
+
+def test_a_negated_view_cannot_be_rebuilt_without_its_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compat, "torch", Torch(Without()))
+    with pytest.raises(
+        CaptureError, match=r"cannot rebuild a lazily negated view \(torch._neg_view is gone\)"
+    ):
+        compat.negative_view(torch.ones(1))

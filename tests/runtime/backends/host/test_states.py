@@ -1,4 +1,4 @@
-"""A step that a session is not ready for is an InternalError that changes nothing."""
+"""Every step in every state is either in the table or an InternalError that changes nothing."""
 
 from __future__ import annotations
 
@@ -7,14 +7,28 @@ import torch
 
 from rote.base.errors import InternalError
 from rote.runtime.backends.host.backend import HostBackend
-from rote.runtime.backends.host.session import HostSession, SessionState
+from rote.runtime.backends.host.segment import TRANSITIONS, SessionState, SessionStep, after
+from rote.runtime.backends.host.session import HostSession
+
+
+@pytest.mark.parametrize("state", SessionState)
+@pytest.mark.parametrize("step", SessionStep)
+def test_table(state: SessionState, step: SessionStep) -> None:
+    if step in TRANSITIONS[state]:
+        assert after(state, step) is TRANSITIONS[state][step]
+    else:
+        with pytest.raises(
+            InternalError, match=rf"{step.value}\(\) was called with {state.value}; allowed here: "
+        ):
+            after(state, step)
 
 
 def test_the_message_in_full(session: HostSession) -> None:
     with pytest.raises(InternalError) as caught:
         session.run(torch.ops.aten.neg.default, (torch.ones(2),), {})
     assert str(caught.value) == (
-        "host session: run() was called with no segment open. This is a bug in rote; please report it."
+        "host session: run() was called with no segment open; allowed here: begin, abort, finish, release. "
+        "This is a bug in rote; please report it."
     )
     assert session.state is SessionState.IDLE
 

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ...pytorch import below_autograd
-from .torch_private import Call, in_inference, set_grad
+from .torch_private import Call, below_tracking, grad_setter, inference_guard
 
 Program = Callable[[], None]
 
@@ -63,6 +62,7 @@ class ReplayStep(NamedTuple):
 def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
     """A function that runs steps in order, each under its modes."""
     runs = [(modes, [step for _, step in run]) for modes, run in groupby(steps, key=itemgetter(0))]
+    below, in_inference, set_grad = below_tracking(), inference_guard(), grad_setter()
 
     def replay() -> None:
         default = torch.get_default_dtype()
@@ -70,7 +70,7 @@ def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
             for (grad, inference, dtype), run in runs:
                 if dtype is not torch.get_default_dtype():
                     torch.set_default_dtype(dtype)
-                with in_inference(inference), below_autograd():
+                with in_inference(inference), below():
                     set_grad(grad)
                     _run(run)
         finally:

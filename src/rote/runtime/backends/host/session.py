@@ -15,7 +15,6 @@ generators are where the plain callable would have left them. What they made cou
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from enum import Enum
 from itertools import chain
 from typing import Any
 
@@ -23,15 +22,7 @@ import torch
 
 from ....base import InternalError, MemoryShortageError
 from ...operators import tensors_in
-from ...pytorch import (
-    DispatchMode,
-    dispatching_modes,
-    function_modes,
-    leaves_lazy,
-    resolve_lazily,
-    undispatched,
-    unseen_functions,
-)
+from ...pytorch import DispatchMode, leaves_lazy, resolve_lazily, undispatched, unseen_functions
 from ..protocol import (
     OWNING,
     Aliases,
@@ -52,29 +43,12 @@ from .operations import Catalog
 from .pool import HostPool, Lease
 from .program import Modes, ReplayStep
 from .refusals import check_call, check_operation
-from .segment import HostSegment
+from .segment import HostSegment, SessionState, SessionStep, after
 from .storages import Block, SessionStorages
 from .tape import Entry, LaunchEntry, Tape, look_at
-from .torch_private import OpOverload
+from .torch_private import OpOverload, mode_counters
 
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter})
-
-
-class SessionState(Enum):
-    """Where a session is in its life.
-
-        IDLE --begin--> OPEN --end--> IDLE --finish--> FROZEN --release--> RELEASED
-
-    ``abort`` and ``release`` are allowed everywhere, so that an ``except`` branch need not know how far it
-    got. Only a FROZEN session replays.
-    """
-
-    IDLE = "no segment open"
-    OPEN = "a segment open"
-    FROZEN = "finished"
-    RELEASED = "released"
-
-
 _OPEN = SessionState.OPEN
 
 
@@ -99,15 +73,9 @@ class HostSession(Session):
         self._storages = SessionStorages()
         self._tape = self._new_tape()
         self._before = 0  # blocks, when the open segment began
+        self._functions, self._dispatches = mode_counters()
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
-
-    def _check(self, what: str, state: SessionState) -> None:
-        if self.state is not state:
-            raise InternalError(
-                f"host session: {what}() was called with {self.state.value}. "
-                "This is a bug in rote; please report it."
-            )
 
     def _new_tape(self) -> Tape:
         return Tape(self._storages, self._aliases)
@@ -115,8 +83,7 @@ class HostSession(Session):
     def begin(self, expected: int | None = None) -> None:
         """Open a segment."""
         del expected
-        self._check("begin", SessionState.IDLE)
-        self.state = _OPEN
+        self.state = after(self.state, SessionStep.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)
 
@@ -126,7 +93,8 @@ class HostSession(Session):
         Where there was no memory for a result the segment stays open, and an operation that writes no operand
         may be tried again.
         """
-        self._check("run", _OPEN)
+        if self.state is not _OPEN:
+            self.state = after(self.state, SessionStep.RUN)
         if type(func) is not OpOverload:
             check_operation(func)
         if leaves_lazy():  # then one would look like any other
@@ -136,7 +104,7 @@ class HostSession(Session):
             return func(*args, **kwargs)
         operands = tensors_in(kwargs.values(), tensors_in(args, [])) if kwargs else tensors_in(args, [])
         # No mode and no subclass would see or change a look at these tensors.
-        bare = not (function_modes() or dispatching_modes()) and _PLAIN.issuperset(map(type, operands))
+        bare = not (self._functions() or self._dispatches()) and _PLAIN.issuperset(map(type, operands))
         noted, options = args, kwargs
         if holds(NumberCell, args, kwargs):
             if operation.composite is not None:
@@ -170,7 +138,8 @@ class HostSession(Session):
 
     def launch(self, launch: KernelLaunch) -> None:
         """Run a compiled kernel, and capture that into the open segment."""
-        self._check("launch", _OPEN)
+        if self.state is not _OPEN:
+            self.state = after(self.state, SessionStep.RUN)
         if not isinstance(launch.kernel, HostKernel):
             raise InternalError(
                 f"kernel {launch.kernel.source.name} was not loaded by the backend of the host"
@@ -184,8 +153,7 @@ class HostSession(Session):
 
     def end(self) -> HostSegment | None:
         """Close the open segment; None if it captured no operation."""
-        self._check("end", _OPEN)
-        self.state = SessionState.IDLE
+        self.state = after(self.state, SessionStep.END)
         entries, self._tape = self._tape.entries, self._new_tape()
         if not entries:
             return None
@@ -200,8 +168,8 @@ class HostSession(Session):
 
     def abort(self) -> None:
         """Throw the open segment away. Idempotent."""
-        if self.state is _OPEN:
-            self.state = SessionState.IDLE
+        was, self.state = self.state, after(self.state, SessionStep.ABORT)
+        if was is _OPEN:
             self._tape = self._new_tape()
             self._storages.forget(self._before)
 
@@ -212,7 +180,7 @@ class HostSession(Session):
             CaptureError: A storage that is still held was shrunk behind the operations that use it.
             RuntimeError: There is no memory for a chunk; nothing changed, so it may be tried again.
         """
-        self._check("finish", SessionState.IDLE)
+        following = after(self.state, SessionStep.FINISH)
         with torch.inference_mode(False), unseen_functions(), undispatched():
             self._storages.settle()
             entries = list(chain.from_iterable(segment.entries for segment in self._segments))
@@ -221,7 +189,7 @@ class HostSession(Session):
             self._lease = memory.bind(self._pool, exclusive=self._exclusive, tenant=self._tenant)
             self._freeze(memory, constants)
         self._storages.close()
-        self.state = SessionState.FROZEN
+        self.state = following
 
     def _freeze(self, memory: HostMemory, constants: Mapping[Block, torch.Tensor]) -> None:
         """Give each segment its steps. What stands before one that may raise can be taken back."""
@@ -244,7 +212,7 @@ class HostSession(Session):
 
     def release(self) -> None:
         """Give all memory of the recording back. Idempotent."""
-        self.state = SessionState.RELEASED
+        self.state = after(self.state, SessionStep.RELEASE)
         for segment in self._segments:
             segment.release()
         self._segments.clear()

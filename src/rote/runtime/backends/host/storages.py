@@ -13,12 +13,12 @@ once, and an address in the table has to be that of a living one.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import NamedTuple
 
 import torch
+
+from .torch_private import storage_keys
 
 
 class Form(NamedTuple):
@@ -105,8 +105,7 @@ class SessionStorages:
     def __init__(self) -> None:
         self.clock = 0
         self.blocks: list[Block] = []
-        # What identifies a storage while it lives: ``data_ptr`` is 0 for every empty one.
-        self.key: Callable[[torch.UntypedStorage], int] = attrgetter("_cdata")
+        self.key = storage_keys()
         self._alive: dict[int, Block] = {}
         self._died: list[BlockRef] = []
 

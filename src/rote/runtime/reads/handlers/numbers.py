@@ -824,7 +824,7 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
     in_c = [each for each in makers if type(each) not in (FunctionType, staticmethod)]
     if all([_is_of_c_itself(each) and (each in _MAKES_EMPTY or each in _MADE_AS) for each in in_c]):
         for each in makers:
-            if each in in_c and each in _MADE_AS:
+            if _is_of_c_itself(each) and each in _MADE_AS:
                 _into_c(trace, numbers, _MADE_AS[each], args, named)
             made = each.__func__ if type(each) is staticmethod else each
             if type(made) is FunctionType:
