@@ -11,8 +11,16 @@ from tests.clock import set_costs
 from torch import nn
 
 import rote
-from rote.runtime.engine.ledger import FREE_TRACES, Ledger
-from rote.runtime.engine.ledger.ledger import AT_ONCE, FREE_CALLS, FREE_KEYS, FREE_WRAPPERS, LATE_SHARE, SHARE
+from rote.runtime.engine.ledger import (
+    AT_ONCE,
+    FREE_CALLS,
+    FREE_KEYS,
+    FREE_TRACES,
+    FREE_WRAPPERS,
+    LATE_SHARE,
+    SHARE,
+    Ledger,
+)
 from rote.runtime.engine.specialization import Specialization
 
 DEAR_S = 30e-3

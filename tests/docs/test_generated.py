@@ -30,11 +30,11 @@ import rote.testing
 from rote.hazards.rules import RULES
 from rote.padding import approvals, rows
 from rote.quant import environment
-from rote.runtime.engine.ledger import FREE_TRACES
-from rote.runtime.engine.ledger.ledger import (
+from rote.runtime.engine.ledger import (
     EARLY_CALLS,
     FREE_AHEAD,
     FREE_CALLS,
+    FREE_TRACES,
     LATE_SHARE,
     REINVESTED,
     SHARE,

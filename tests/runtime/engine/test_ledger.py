@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import ALLOWS_WORK, COSTS
 
-from rote.runtime.engine.ledger import FREE_TRACES, MOST, REMEMBERED, WAIT, Ledger, Means, Misses
-from rote.runtime.engine.ledger.ledger import (
+from rote.runtime.engine.ledger import (
     AHEAD_AT_ONCE,
     AT_ONCE,
     COMPLETED_AT_ONCE,
@@ -27,13 +26,20 @@ from rote.runtime.engine.ledger.ledger import (
     FREE_PART_TRACES,
     FREE_RECORDINGS,
     FREE_SEARCHES,
+    FREE_TRACES,
     FREE_WRAPPERS,
     INVESTED,
     LATE_SHARE,
     LONGEST_REST,
+    MOST,
     PATH_S,
     PATH_SHARE,
+    REMEMBERED,
     SHARE,
+    WAIT,
+    Ledger,
+    Means,
+    Misses,
 )
 
 TRACED_S, PLAIN_S = 1.0, 0.1

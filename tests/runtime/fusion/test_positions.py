@@ -8,8 +8,7 @@ import pytest
 import torch
 from tests.runtime.fusion.evaluated import digits, offsets
 
-from rote.runtime.fusion import ElementPosition, aligned, behind, piece
-from rote.runtime.fusion.positions import Term, digit_behind, digits_of
+from rote.runtime.fusion import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
 
 
 def dense(choose: random.Random, shape: list[int]) -> torch.Tensor:

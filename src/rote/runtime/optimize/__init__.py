@@ -2,6 +2,7 @@
 
 from .alternatives import ALTERNATIVES, Alternative, JointAlternative, register_alternative
 from .before import Before
-from .forks import forks
+from .effects import Effects, LeftAloneError
+from .forks import Concurrent, forks
 from .improving import Bounds, improve
-from .shortening import RULES
+from .shortening import RULES, ShortStretch, shorten

@@ -3,3 +3,4 @@
 from __future__ import annotations
 
 from .backend import CudaBackend
+from .deadline import Deadline
