@@ -67,9 +67,10 @@ from ..runtime.replay import Counts
 from ..runtime.state import ExecutedCode
 from .bound import BoundWeakly, GraphedMethod, Kept
 from .callables import dress, lasting_name, name_of, place_of, takes_any_keyword
+from .compiled import CompiledFrom
 from .exclusion import Exclusion, SizesOf, of_first_tensor
 from .keys import Keys
-from .options import CompiledFrom, Options
+from .options import Options
 from .parts import Parts
 from .paths import Paths
 from .reasons import ReasonCounts

@@ -12,29 +12,11 @@ from typing import Any, Literal, TypedDict, TypeVar
 from torch._ops import OpOverload, OpOverloadPacket
 
 from ..base import OptionError
-from ..runtime.arguments import CompiledInput
 from ..runtime.engine import Limits
 from ..runtime.memory import Account, parse_size
 from ..runtime.recording import Numerics
 from ..runtime.replay import range_of
 from ..runtime.verify import Verifier
-
-
-@dataclass(frozen=True)
-class CompiledFrom:
-    """Where compiled code comes from. Such code gets at no tensor that is an argument in another way.
-
-    Attributes:
-        kernels: Whose kernels it runs: ``"inductor"`` or ``"aten"``.
-        inputs: What its arguments are in the program that was compiled; empty where that is not known.
-        max_parameter_sets: Calls that differ in their parameters alone have a recording for each set of
-            parameters, up to so many sets that are alive.
-    """
-
-    kernels: str
-    inputs: tuple[CompiledInput, ...]
-    max_parameter_sets: int
-
 
 _BACKENDS = ("auto", "cuda", "host")
 _RANGES = ("off", "profiler", "nvtx")

@@ -21,7 +21,7 @@ from rote.runtime.fingerprint.layout import find_layout, find_registrations, fin
 from rote.runtime.objects import Content, Members, remembered
 from rote.runtime.pytorch import stance
 from rote.runtime.state import ASKED, ATTRIBUTE, BULK, CACHED, HELD, ITEM, SUBCLASS, Entry, answer
-from rote.runtime.state.slots import Snapshot
+from rote.runtime.state.snapshot import Snapshot
 
 pytest.importorskip("hypothesis")
 

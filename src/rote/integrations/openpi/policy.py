@@ -21,25 +21,8 @@ from torch import nn
 
 from ...api import Graphed, OptionKeywords, graph
 from ...base import MisuseError
-from ..methods import Hook, Library, held_by
-
-
-def _remedy(owner: Any) -> str:
-    method = "sample_actions" if isinstance(owner, nn.Module) else "_sample_actions"
-    return (
-        "pass what create_trained_policy returns, or a PI0Pytorch; with another version of openpi, graph the "
-        f"method itself: rote.graph(....{method})"
-    )
-
-
-OPENPI = Library(
-    "openpi at commit 15a9616 (2026-06-16)",
-    "pytorch_compile_mode=None",
-    {"_policy": "PolicyRecorder", "module": "DistributedDataParallel"},
-    _remedy,
-)
-"""The newest version that was read; the attributes are the same since PyTorch models came (2025-08-28)."""
-
+from ..methods import Hook, held_by
+from .library import OPENPI
 
 _T = TypeVar("_T")
 _CALLER = "graph_policy"

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 
 from ...api import Graphed, OptionKeywords, graph
 from ..methods import Hook
-from .policy import OPENPI
+from .library import OPENPI
 
 _M = TypeVar("_M", bound=nn.Module)
 _CALLER = "graph_training"

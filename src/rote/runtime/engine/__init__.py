@@ -1,12 +1,12 @@
 """The life of a key: what is observed, when something is recorded, and which recording answers."""
 
+from .answer import Answer
 from .choice import drop_abandoned
 from .facts import KeyFacts, KeyName, RanCode, changing_leaves
 from .guard_reasons import strict_reasons
 from .ledger import FREE_TRACES, Ledger, Means
 from .other_lengths import OtherLengths
 from .plain_path import PlainPath
-from .settling import Answer
 from .specialization import Specialization
 from .states import LifeEvent, State
 from .steadiness import NEXT

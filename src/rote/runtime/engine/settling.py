@@ -55,6 +55,7 @@ from ..recording import (
 from ..replay import result_of
 from ..state import LENGTH, Difference, Entry, Names, Reads, Snapshot, address_of, look_again
 from . import steadiness
+from .answer import Answer
 from .choice import bind, places_of_written
 from .shortage import estimate_of, keep, settle
 from .states import LifeEvent, State
@@ -62,23 +63,6 @@ from .subject import Limits
 
 if TYPE_CHECKING:
     from .specialization import Specialization
-from dataclasses import dataclass
-
-from ..program import Result
-
-
-@dataclass(frozen=True)
-class Answer(Result):
-    """A finished call.
-
-    Attributes:
-        recording: What was replayed or recorded.
-        in_vain: The reason for later calls that are not traced, where one is known that tells more.
-    """
-
-    recording: Recording | None = None
-    in_vain: Reason | None = None
-
 
 _HOST = torch.device("cpu")
 MANY_OPERATIONS = 4

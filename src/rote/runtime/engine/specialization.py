@@ -59,6 +59,7 @@ from ..replay import (
     takes_back,
 )
 from ..state import look_again
+from .answer import Answer
 from .choice import (
     Choice,
     drop_abandoned,
@@ -73,7 +74,7 @@ from .guard_reasons import guard_reasons, strict_reasons
 from .ledger import Misses
 from .opening import Refused, extend, prepare
 from .other_lengths import OtherLengths
-from .settling import Answer, Settling
+from .settling import Settling
 from .shortage import all_short, was_evicted
 from .states import Life, LifeEvent, State
 from .steadiness import SHOWN

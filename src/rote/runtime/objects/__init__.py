@@ -26,7 +26,6 @@ from .marks import (
     DefinedOperators,
     Itself,
     Members,
-    MixedKeys,
     TensorMark,
     base_of,
     counted,
@@ -37,6 +36,7 @@ from .marks import (
     tells_itself,
 )
 from .members import has_plain_length, is_direct, keys, put, refill, values
+from .mixed_keys import MixedKeys
 from .origin import is_found, module_of, said_module, said_name
 from .owners import is_open, is_user, is_users
 from .sinks import can_tell, cut_off, end_of, sink_of

@@ -27,25 +27,6 @@ from .iterators import position
 from .standard import memory_of
 from .training import is_empty_stage_table
 
-
-class MixedKeys(tuple[Any, ...]):
-    """Keys that are not all text, or members: 1, 1.0 and True are equal, and three different keys."""
-
-    __slots__ = ()
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            type(other) is MixedKeys
-            and [*map(exact, self)] == [*map(exact, other)]
-            and tuple.__eq__(self, other)
-        )
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    __hash__ = tuple[Any, ...].__hash__
-
-
 BY_IDENTITY = frozenset({dict, OrderedDict, list, tuple, FunctionType, type})
 """Types, of most values in a module, whose instances are kept as they are: their members have own slots."""
 ARRAY_BYTES = 1 << 16

@@ -39,4 +39,5 @@ from .kinds import (
     read,
 )
 from .reads import Address, Argument, Names, Read, Reads, address_of
-from .slots import Difference, Snapshot, form_of, is_among, look_again, now_in, same, show, show_tensor
+from .slots import Difference, form_of, is_among, look_again, now_in, same, show, show_tensor
+from .snapshot import Snapshot
