@@ -11,7 +11,7 @@ CALLS = 40
 
 @pytest.fixture(scope="module", autouse=True)
 def _library():
-    library = Library("rote_sizes", "DEF")
+    library = Library("sized", "DEF")
     library.define("keep(Tensor x) -> Tensor")
     library.define("pair(Tensor x) -> (Tensor, Tensor)")
     library.define("all(Tensor x) -> Tensor[]")
@@ -30,22 +30,22 @@ def counted(x):
 
 
 def keep(x):
-    return torch.ops.rote_sizes.keep(x) * 2 + 1
+    return torch.ops.sized.keep(x) * 2 + 1
 
 
 def pair(x):
-    doubled, kept = torch.ops.rote_sizes.pair(x)
+    doubled, kept = torch.ops.sized.pair(x)
     return doubled.sum() + kept, kept
 
 
 def several(x):
-    first, ones = torch.ops.rote_sizes.all(x)
+    first, ones = torch.ops.sized.all(x)
     return first * ones.sum(), ones + 1
 
 
 def spread(x):
     """Elements of one result lie at one place."""
-    return torch.ops.rote_sizes.spread(x) * 2
+    return torch.ops.sized.spread(x) * 2
 
 
 def flat(value):
@@ -68,7 +68,7 @@ def test_results_have_the_size_of_the_plain_call(device, program, size):
 @pytest.mark.parametrize("program", [keep, pair])
 def test_those_that_run_apart(device, program):
     """Between two segments their results are copied to where the next segment reads them."""
-    name = "rote_sizes::keep" if program is keep else "rote_sizes::pair"
+    name = "sized::keep" if program is keep else "sized::pair"
     g, numbers = rote.graph(program, keep=True, split_ops=[name]), torch.Generator().manual_seed(1)
     for number in range(CALLS):
         x = (torch.ones(3) if number < 5 else torch.randn(3, generator=numbers)).to(device)
@@ -76,3 +76,60 @@ def test_those_that_run_apart(device, program):
         assert [each.shape for each in ours] == [each.shape for each in theirs]
         assert all(map(torch.equal, ours, theirs))
     assert g.report().replayed >= CALLS // 3, g.explain()
+
+
+SEEN = []
+
+
+def behind_a_draw(x, outside):
+    drawn = torch.rand(1, device=x.device)
+    return drawn + torch.ops.sized.keep(x) * 2
+
+
+def before_a_draw(x, outside):
+    kept = torch.ops.sized.keep(x) * 2
+    return kept + torch.rand(1, device=x.device)
+
+
+def behind_a_host_read(x, outside):
+    above = (x.sum() > -1000).item()
+    return torch.ops.sized.keep(x) * 2 + above + torch.rand(1, device=x.device)
+
+
+def behind_a_write(x, outside):
+    outside.add_(1)
+    return torch.ops.sized.keep(x) * 2 + outside
+
+
+def before_a_write(x, outside):
+    kept = torch.ops.sized.keep(x) * 2
+    outside.add_(kept.sum())
+    return kept + 1
+
+
+def of_the_user(x, outside):
+    """Code of the user's runs before, and is not run twice."""
+    drawn = torch.rand(1, device=x.device)
+    SEEN.append(x.shape)
+    return torch.ops.sized.keep(x) * 2 + drawn
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["", "apart"])
+@pytest.mark.parametrize(
+    "program",
+    [behind_a_draw, before_a_draw, behind_a_host_read, behind_a_write, before_a_write, of_the_user],
+)
+def test_a_new_size_where_nothing_is_taken_back(device, program, apart):
+    """The plain call raises nothing, so no replay may, whatever it has done before."""
+    g = rote.graph(program, keep=True, split_ops=["sized::keep"] * apart)
+    mine, other = torch.zeros(1, device=device), torch.zeros(1, device=device)
+    numbers = torch.Generator().manual_seed(1)
+    for number in range(CALLS):
+        x = (torch.ones(3) if number < 8 else torch.randn(3, generator=numbers)).to(device)
+        torch.manual_seed(number)
+        ours = g(x, mine)
+        torch.manual_seed(number)
+        theirs = program(x, other)
+        assert torch.equal(ours, theirs)
+        assert torch.equal(mine, other)
+    assert g.report().replayed >= CALLS // 4, g.explain()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..operators import Facts, Placement, filled_in, place
+from ..operators import Facts, Placement, between, filled_in, place
 from ..program import Token
 from .path import Cursor, Writes
 
@@ -45,7 +45,7 @@ class Placer:
             placement = Placement.CAPTURED
         refused = cursor.node.refused
         if placement is Placement.CAPTURED and refused and cursor.index in refused:
-            return Placement.ISLAND
+            return between(facts)
         return placement
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:

@@ -38,6 +38,7 @@ from ..operators import (
     Placement,
     RegionOperands,
     UnseenLaunchError,
+    between,
     facts_of,
     tensors_in,
     tensors_of,
@@ -545,7 +546,7 @@ class Tracer(DispatchMode):
         else:
             placement = self.placer.place(facts, tensors, args, kwargs)
             if apart and placement is _CAPTURED:
-                placement = Placement.ISLAND
+                placement = between(facts)
             self.placer.note_devices(tensors)
         if self._numbers is not None and not cursor.captures_numbers and holds(Computed, args, kwargs):
             placement = Placement.ISLAND if placement is _CAPTURED else placement

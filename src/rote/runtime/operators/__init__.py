@@ -1,6 +1,6 @@
 """What is known of PyTorch's operators, and which of them end a segment."""
 
-from .boundaries import Placement, place, rule_of
+from .boundaries import Placement, between, place, rule_of
 from .compiled import REGIONS, RegionOperands, call_of_region, is_region, is_region_named
 from .facts import Facts, facts_of, is_named, overload_named, rows_with, short
 from .launches import LAUNCHES, LaunchCall, UnseenLaunchError, globals_of_launch, seeing_launches

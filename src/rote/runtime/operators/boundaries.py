@@ -3,6 +3,10 @@
 A segment holds what a CUDA graph can hold: kernels on one device, with shapes known before. The operation and
 its operands alone decide, so the decision is the same on both backends.
 
+An operation of a library that runs in a graph gives the same sizes each time. Where it runs between segments,
+or in a tape on the host, nobody says so, and the sizes of its results are an edge. A replay may not learn of
+another size behind draws and host reads that nothing takes back.
+
 Known gap: the schema does not show that an operation synchronises inside its kernel wrapper, as some of
 ``torch.linalg`` do. If the table does not say so either, a capture fails, and the recording remembers it.
 """
@@ -66,9 +70,16 @@ def place(
             return Placement.ISLAND  # the host counts what the mask selects, though the shape is fixed
     elif facts.dynamic:
         return Placement.SHAPED
-    if not on_host:
-        return _place_by_device(facts, tensors, target)
-    return Placement.ISLAND if any([tensor.is_cuda for tensor in tensors]) else Placement.CAPTURED
+    if on_host:
+        captured = not (facts.unsized or any([tensor.is_cuda for tensor in tensors]))
+        return Placement.CAPTURED if captured else between(facts)
+    placement = _place_by_device(facts, tensors, target)
+    return placement if placement is Placement.CAPTURED or not facts.unsized else Placement.SHAPED
+
+
+def between(facts: Facts) -> Placement:
+    """Where an operation runs that cannot be captured: what nobody says the size of may have another each time."""
+    return Placement.SHAPED if facts.unsized else Placement.ISLAND
 
 
 def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> Placement:

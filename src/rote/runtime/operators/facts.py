@@ -82,6 +82,7 @@ class Facts:
         name: ``namespace::name.overload``.
         row: What the table says of it.
         dynamic: The shape of its result depends on data, or it returns values beside tensors that do.
+        unsized: A library brings it, and nobody says whether the shape of its result depends on data.
         mutable: Its schema declares that it writes an operand.
         written: Positions and names of the operands it writes, declared or not.
         training: Position of a flag without which it writes none of them.
@@ -118,6 +119,7 @@ class Facts:
     name: str
     row: Row
     dynamic: bool
+    unsized: bool
     mutable: bool
     written: tuple[tuple[int, str], ...]
     training: int | None
@@ -154,9 +156,7 @@ class Facts:
     @property
     def foreign(self) -> bool:
         """Whether it is code in C++ that a library brings: nobody says on which stream its kernels run."""
-        namespace = self.op.namespace
-        known = namespace in _OF_PYTORCH or namespace.startswith(_OWN)
-        return not (known or self.collective or has_python_kernel(self.op))
+        return not (_is_of_pytorch(self.op) or self.collective or has_python_kernel(self.op))
 
     @property
     def launches(self) -> bool:
@@ -167,6 +167,11 @@ class Facts:
     def short(self) -> str:
         """Its name as people write it: ``add`` for ``aten::add.Tensor``."""
         return short(self.name)
+
+
+def _is_of_pytorch(func: Any) -> bool:
+    """Whether PyTorch or rote brings an operator."""
+    return func.namespace in _OF_PYTORCH or func.namespace.startswith(_OWN)
 
 
 def _is_functional(func: Any, schema: Any) -> bool:
@@ -193,6 +198,8 @@ def facts_of(func: Any) -> Facts:
     indexed, stores = "indexed" in row, "stores" in row
     dynamic, reads = torch.Tag.dynamic_output_shape in func.tags or values, numbers and not hidden
     collective = "collective" in row or _GROUP in str(schema)
+    fresh = bool(schema.returns) and not any([each.alias_info for each in schema.returns])
+    unsized = fresh and not (collective or _is_of_pytorch(func))
     ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
     into = "overwrites" in row and bool(row.get("writes"))  # and its schema does not say that it writes
@@ -208,6 +215,7 @@ def facts_of(func: Any) -> Facts:
         name=name,
         row=row,
         dynamic=dynamic,
+        unsized=unsized,
         mutable=schema.is_mutable and not hidden,
         written=tuple((n, each.name) for n, each in enumerate(arguments) if writes[n]),
         training=positions.get("training") if undeclared else None,
@@ -231,8 +239,16 @@ def facts_of(func: Any) -> Facts:
         ticketed=ticketed,
         hidden=hidden,
         simple=not (
-            dynamic or reads or indexed or stores or hidden or collective or ticketed or "checks" in row
-        ),
+            dynamic
+            or unsized
+            or reads
+            or indexed
+            or stores
+            or hidden
+            or collective
+            or ticketed
+            or "checks" in row
+        ),  # fmt: skip
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
         fixed=pure and fixed,
