@@ -47,6 +47,18 @@ def test_a_kernel_on_the_legacy_stream():
     g = play(fn, calls)
     assert g.report().replayed == 0
     assert "torchvision::deform_conv2d gives something else from a graph" in g.explain()
+    assert "RT208" not in g.explain()  # it is the trial that sets a seed
+
+
+@torch.no_grad()
+def test_a_first_kernel_on_the_legacy_stream():
+    """A plain call on another stream would not wait for it either, and give what the graph gives."""
+    func, weight = torch.ops.torchvision.deform_conv2d.default, torch.randn(4, 3, 3, 3, device="cuda")
+    x, offset = torch.randn(1, 3, 10, 10, device="cuda"), torch.randn(1, 18, 8, 8, device="cuda")
+    rest = torch.ones(1, 9, 8, 8, device="cuda"), torch.zeros(4, device="cuda")
+    args = x, weight, offset, *rest, 1, 1, 0, 0, 1, 1, 1, 1, False
+    assert TRIED.attempt(func, args, {}) is GraphTrial.DIFFERS
+    assert TRIED.attempt(func, (x, weight * 0, *args[2:]), {}) is not GraphTrial.REPEATS
 
 
 @torch.no_grad()

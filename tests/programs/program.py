@@ -139,10 +139,14 @@ def trained(
 
 
 def seen(part: Any) -> Any:
-    """What is compared of a part of the state."""
+    """What is compared of a part of the state.
+
+    Gradients that lie beside each other in one memory, as cuDNN makes them, have their own after a replay.
+    """
     if isinstance(part, nn.Module):
         named = dict(part.named_parameters())
-        gradients = {name: parameter.grad for name, parameter in named.items()}
+        found = {name: parameter.grad for name, parameter in named.items()}
+        gradients = {name: None if grad is None else grad.clone() for name, grad in found.items()}
         return named, dict(part.named_buffers()), gradients
     if inspect.isfunction(part):
         return part()

@@ -40,6 +40,12 @@ class Lent(NamedTuple):
         return cls(tensor, kept, reason(rules.HOST_DATA, CHANGED, user_site()))
 
 
+def _looks_like(array: Any, tensor: torch.Tensor) -> bool:
+    """Whether an array has the shape and the type of a tensor still: both may be set in place."""
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return array.shape == tuple(tensor.shape) and array.dtype.name == kind
+
+
 def _looking_at(under: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
     """A tensor over the storage of another one, at the memory at which a third one looks."""
     storage = under.untyped_storage()
@@ -118,7 +124,7 @@ class HostTensors:
     def under_made(self, array: Any) -> torch.Tensor | None:
         """The same for an array that the call has made of a tensor, and for views of such."""
         made = self._made_of.get(id(array))
-        if made is not None and made[0] is array:
+        if made is not None and made[0] is array and _looks_like(array, made[1]):
             return made[1]
         return self.under(array) if array.base is not None and form_of(array) is not None else None
 

@@ -123,7 +123,7 @@ _CAPTURED = Placement.CAPTURED
 _READS = (Placement.READ, Placement.SHAPED)
 _UNFIT = {
     GraphTrial.DIFFERS: "gives something else from a graph, as if its kernels ran on another stream",
-    GraphTrial.UNTRIED: "cannot be tried in a graph: it gives nothing, or takes objects or over 1 GiB",
+    GraphTrial.UNTRIED: "cannot be tried: it gives nothing or always the same, or has objects or over 1 GiB",
 }
 _RUNS = (_CAPTURED, Placement.ISLAND, Placement.EARLY)
 

@@ -78,7 +78,7 @@ def place(
 
 
 def between(facts: Facts) -> Placement:
-    """Where an operation runs that cannot be captured: what nobody says the size of may have another each time."""
+    """Where an operation runs that cannot be captured: its results may have another size each time."""
     return Placement.SHAPED if facts.unsized else Placement.ISLAND
 
 

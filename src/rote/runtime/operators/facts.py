@@ -200,6 +200,7 @@ def facts_of(func: Any) -> Facts:
     collective = "collective" in row or _GROUP in str(schema)
     fresh = bool(schema.returns) and not any([each.alias_info for each in schema.returns])
     unsized = fresh and not (collective or _is_of_pytorch(func))
+    odd = dynamic or unsized or reads or indexed or stores or hidden
     ticketed = not own and _TICKET in str(schema)
     relocates = torch.Tag.inplace_view in func.tags
     into = "overwrites" in row and bool(row.get("writes"))  # and its schema does not say that it writes
@@ -238,17 +239,7 @@ def facts_of(func: Any) -> Facts:
         transfers=transfers,
         ticketed=ticketed,
         hidden=hidden,
-        simple=not (
-            dynamic
-            or unsized
-            or reads
-            or indexed
-            or stores
-            or hidden
-            or collective
-            or ticketed
-            or "checks" in row
-        ),  # fmt: skip
+        simple=not (odd or collective or ticketed or "checks" in row),
         reshapes=schema.is_mutable or not own,  # the schema of another library need not say it
         relocates=relocates,
         fixed=pure and fixed,

@@ -4,7 +4,9 @@ A kernel that is launched without saying on which stream runs on the legacy one.
 mode it runs there and then, no error is raised, and the graph has everything but this kernel. Operators of
 PyTorch do not do that. Those of libraries may, and so may code that keeps something on the host from one run
 to the next. So such an operator is captured once by itself, with other values than it is to be run with. Then
-the graph is launched with its operands' values, and has to give what a plain call gives.
+its results are overwritten, the graph is launched with its operands' values, and has to give what a plain
+call gives. That is made on the default stream, where kernels on the legacy one wait for others. Values for
+which a plain call gives what it gives for the others, as zeros may be, tell nothing.
 
 Whole numbers are zero while it is captured, which is right for indices. An operator that cannot be captured
 runs between segments. Nothing is recorded of a call with one that gives something else: between segments, its
@@ -13,7 +15,10 @@ kernels would not wait for those before them either. The same is true of one tha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -27,7 +32,8 @@ from .torch_private import schema_of
 class GraphTrial(Enum):
     """What a trial has shown: a graph REPEATS the operator, REFUSES to hold it, or gives what DIFFERS.
 
-    An operator is UNTRIED that gives nothing, or whose operands a trial cannot have for itself.
+    An operator is UNTRIED that gives nothing, whose operands a trial cannot have for itself, or whose results
+    do not depend on the values of this call.
     """
 
     REPEATS = "repeats"
@@ -44,6 +50,8 @@ _COPIED = (
 )  # fmt: skip
 """Types of operands of which a trial has its own, or that nobody can change: objects of C++ are none."""
 _SEED = 0
+_POISON = 0xA5
+"""The bytes of results that no launch of the graph has written."""
 _NEAR = 1e-2
 """How far a sum may be off whose order is another each time."""
 
@@ -68,7 +76,9 @@ class TriedOperators:
             return GraphTrial.REFUSES
         if len(gpus) > 1 or not _may_run(func, args, kwargs, tensors):
             return GraphTrial.UNTRIED
-        found = self._known[_key(func, args, kwargs)] = _try(func, args, kwargs, gpus.pop())
+        found = _try(func, args, kwargs, gpus.pop())
+        if found is not GraphTrial.UNTRIED:
+            self._known[_key(func, args, kwargs)] = found
         return found
 
 
@@ -97,44 +107,99 @@ def _may_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: li
 
 
 def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> GraphTrial:
-    with REPLACEMENTS.withdrawn(), unseen_functions(), torch.no_grad():
-        stream = torch.cuda.Stream(device)
-        stream.wait_stream(torch.cuda.current_stream(device))
+    with REPLACEMENTS.withdrawn(), unseen_functions(), torch.no_grad(), _draws_put_back(device):
         try:
-            with torch.random.fork_rng([device.index]), torch.cuda.stream(stream):
-                return GraphTrial.REPEATS if _gives_the_same(func, args, kwargs) else GraphTrial.DIFFERS
+            return _compare(func, args, kwargs, device)
         except Exception:  # whatever the operator, the driver or the allocator says
             return GraphTrial.REFUSES
         finally:
             torch.cuda.synchronize(device)
 
 
-def _gives_the_same(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    wanted_in = _copies(args, kwargs)
-    torch.cuda.manual_seed(_SEED)  # what it draws is equal, too; the generator is set back
-    wanted = func(*wanted_in[0], **wanted_in[1])
-    captured_in = _copies(args, kwargs, altered=True)
-    graph, found = _captured(func, captured_in)
-    for one, other in zip(_tensors(captured_in), _tensors(_copies(args, kwargs)), strict=True):
+@contextmanager
+def _draws_put_back(device: torch.device) -> Generator[None]:
+    """What a trial draws is not drawn by the call, nor is it the call that sets a seed."""
+    generators = torch.default_generator, torch.cuda.default_generators[device.index]
+    states = [generator.get_state() for generator in generators]
+    try:
+        yield
+    finally:
+        for generator, state in zip(generators, states, strict=True):
+            generator.set_state(state)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """A plain call with operands of its own: what it gave, and what has become of the operands."""
+
+    results: list[torch.Tensor]
+    operands: list[torch.Tensor]
+
+    @classmethod
+    def of(cls, func: Any, operands: Any, device: torch.device) -> _Run:
+        """Run it where kernels on the legacy stream wait for others, and others for them."""
+        torch.cuda.synchronize(device)
+        _seed(device)
+        with torch.cuda.stream(torch.cuda.default_stream(device)):
+            results = _tensors(func(*operands[0], **operands[1]))
+        torch.cuda.synchronize(device)
+        return cls(results, _tensors(operands))
+
+    def differs(self, other: _Run, tolerance: float = 0.0) -> bool:
+        """Whether another run has given or written something else."""
+        mine, theirs = (*self.results, *self.operands), (*other.results, *other.operands)
+        pairs = zip(mine, theirs, strict=True)
+        return not all([_are_close(one, another, tolerance) for one, another in pairs])
+
+    def tells(self, before: Any, other: _Run) -> bool:
+        """Whether a run with other operands gave or wrote something else, and this one more than zeros.
+
+        A product with a weight of zeros says nothing of its other factor.
+        """
+        written = [not _are_close(*pair) for pair in zip(self.operands, _tensors(before), strict=True)]
+        pairs = [*zip(self.results, other.results, strict=True)]
+        pairs += itertools.compress(zip(self.operands, other.operands, strict=True), written)
+        return any([not _are_close(*pair) and bool(pair[0].any()) for pair in pairs])
+
+
+def _compare(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> GraphTrial:
+    wanted = _Run.of(func, _copies(args, kwargs), device)
+    found = _graphed(func, args, kwargs, device)
+    if found.differs(wanted):
+        again = _Run.of(func, _copies(args, kwargs), device)
+        varies = again.differs(wanted) and not found.differs(wanted, _NEAR)
+        return GraphTrial.REPEATS if varies else GraphTrial.DIFFERS
+    altered = _Run.of(func, _copies(args, kwargs, altered=True), device)
+    told = wanted.tells(_copies(args, kwargs), altered)
+    return GraphTrial.REPEATS if told else GraphTrial.UNTRIED
+
+
+def _graphed(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> _Run:
+    """What a graph gives that was captured with other values."""
+    operands = _copies(args, kwargs, altered=True)
+    with torch.cuda.stream(torch.cuda.Stream(device)):
+        graph, found = _captured(func, operands)
+    for result in _tensors(found):
+        torch.empty(0, dtype=torch.uint8, device=device).set_(result.untyped_storage()).fill_(_POISON)
+    for one, other in zip(_tensors(operands), _tensors(_copies(args, kwargs)), strict=True):
         one.copy_(other)
-    torch.cuda.manual_seed(_SEED)
+    _seed(device)
+    torch.cuda.synchronize(device)
     graph.replay()
-    torch.cuda.synchronize()
-    pairs = list(zip(_tensors((found, captured_in)), _tensors((wanted, wanted_in)), strict=True))
-    if all([_are_close(one, other) for one, other in pairs]):
-        return True
-    again_in = _copies(args, kwargs)
-    torch.cuda.manual_seed(_SEED)
-    again = _tensors((func(*again_in[0], **again_in[1]), again_in))
-    varies = not all([_are_close(one, other) for one, (_, other) in zip(again, pairs, strict=True)])
-    return varies and all([_are_close(one, other, _NEAR) for one, other in pairs])
+    torch.cuda.synchronize(device)
+    return _Run(_tensors(found), _tensors(operands))
+
+
+def _seed(device: torch.device) -> None:
+    """What an operator draws is equal, too."""
+    torch.cuda.default_generators[device.index].manual_seed(_SEED)
 
 
 def _captured(func: Any, operands: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
     """An operator in a graph, and its results there. PyTorch is in disorder where a capture has failed."""
-    graph = torch.cuda.CUDAGraph()
+    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
     torch.cuda.synchronize()
-    graph.capture_begin(capture_error_mode="relaxed")
+    graph.capture_begin(pool, capture_error_mode="relaxed")
     has_ended = False
     try:
         try:
@@ -144,15 +209,15 @@ def _captured(func: Any, operands: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
             has_ended = True
     except Exception:
         if not has_ended:
-            _recover(graph)
+            _recover(pool)
         raise
     torch.cuda.synchronize()
     return graph, found
 
 
-def _recover(graph: torch.cuda.CUDAGraph) -> None:
+def _recover(pool: Any) -> None:
     """Restore what a capture that could not be ended leaves behind; see ``docs/design.md``."""
-    stop_routing(torch.cuda.current_device(), graph.pool())
+    stop_routing(torch.cuda.current_device(), pool)
     good = torch.cuda.CUDAGraph()  # generators believe that they are captured, until one ends well
     good.capture_begin(capture_error_mode="relaxed")
     torch.ones(1, device="cuda")
