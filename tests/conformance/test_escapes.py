@@ -82,7 +82,7 @@ def test_an_opaque_result(device, reason):
             "result[1] is a Normal",
             "(loc, scale), and make",
         ),
-        (lambda x: {"a": [{1, 2}]}, "result['a'][0] is a set", "Return a list or a tuple."),
+        (lambda x: {"a": [{x}]}, "result['a'][0] is a set", "Return a list or a tuple."),
         (lambda x: (x, (row for row in x)), "result[1] is a generator", "Return a list"),
         (lambda x: numpy.ones(3), "result is a ndarray", "call .numpy() on it outside"),
         (lambda x: (x * 1).to_sparse(), "result has layout sparse_coo", "to_dense()"),

@@ -58,7 +58,7 @@ def metric_of_images(device: torch.device) -> Made:
     return Made(measure, lambda: (torch.rand(image, device=device), torch.rand(image, device=device)))
 
 
-@program(needs=("torchaudio",))
+@program(needs=("torchaudio",), on_gpu=False)
 def sound_filtered(device: torch.device) -> Made:
     """A filter over sound, and another rate."""
     from torchaudio import functional
@@ -91,7 +91,7 @@ def kernel_of_numba(device: torch.device) -> Made:
     return Made(forward, batches(device))
 
 
-@program(needs=("cupy",), gpu_alone=True)
+@program(needs=("cupy",), replays=False, code="RT218", gpu_alone=True)
 def functions_of_cupy(device: torch.device) -> Made:
     """A tensor goes to cupy and comes back, both by DLPack."""
     import cupy
@@ -103,7 +103,7 @@ def functions_of_cupy(device: torch.device) -> Made:
     return Made(forward, batches(device))
 
 
-@program(needs=("cupy",), gpu_alone=True)
+@program(needs=("cupy",), replays=False, code="RT218", gpu_alone=True)
 def raw_kernel_of_cupy(device: torch.device) -> Made:
     """A kernel in C, launched by cupy with the address of a tensor."""
     import cupy

@@ -37,9 +37,9 @@ class Program:
 
     Attributes:
         make: Makes it for a device; the first line of its docstring says what it is.
-        replays: Whether recordings answer its late calls on the host; None where both are right.
-        code: The reason that a report has to give where it stays eager on the host.
-        on_gpu: Whether recordings answer its late calls on a GPU; None where that is not asked.
+        replays: Whether recordings answer a third of its late calls; None where both are right.
+        code: The reason that a report has to give where it stays eager.
+        on_gpu: The same as ``replays`` on a GPU, where it is not the same there.
         gpu_alone: It needs a GPU.
         needs: Packages that need not be there.
         tolerance: How far results may differ on a GPU, where its kernels add in any order.

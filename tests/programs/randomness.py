@@ -129,7 +129,7 @@ def many_layers_that_draw(device: torch.device) -> Made:
     return Made(frozen(forward), batches(device))
 
 
-@program(replays=False, code="RT123")
+@program(replays=False, code="RT123", on_gpu=True)
 def slopes_drawn(device: torch.device) -> Made:
     """Leaky slopes that are drawn, by an operator that is given memory to write them to."""
     model = nn.RReLU().to(device).train()

@@ -161,7 +161,7 @@ def layer_on_the_host(device: torch.device) -> Made:
     return Made(frozen(lambda x: second(between(first(x).cpu()).to(device))), batches(device))
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT218", gpu_alone=True)
 def most_memory_asked(device: torch.device) -> Made:
     """The call asks how much memory was in use at most."""
     model = mlp(device)
@@ -231,13 +231,13 @@ def address_asserted(device: torch.device) -> Made:
     return Made(forward, batches(device))
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT803", gpu_alone=True)
 def one_device_in_parallel(device: torch.device) -> Made:
     """A model in DataParallel with one device."""
     return Made(frozen(nn.DataParallel(mlp(device), device_ids=[0])), batches(device))
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT218", gpu_alone=True)
 def graphed_callable_inside(device: torch.device) -> Made:
     """A model that make_graphed_callables has made runs inside."""
     sample = normal(device).requires_grad_()
@@ -274,7 +274,7 @@ class OwnGraph:
         return self.result.clone()
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT218", gpu_alone=True)
 def graph_of_its_own(device: torch.device) -> Made:
     """The call replays a graph that was captured by hand."""
     own = OwnGraph(device)
@@ -282,7 +282,7 @@ def graph_of_its_own(device: torch.device) -> Made:
     return Made(lambda x: own(x), batches(device))
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT218", gpu_alone=True)
 def graph_of_its_own_in_the_first_call(device: torch.device) -> Made:
     """The first call captures a graph by hand, and all replay it."""
     own = OwnGraph(device)

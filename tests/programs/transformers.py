@@ -94,7 +94,7 @@ def mamba(device: torch.device) -> Made:
     return Made(frozen(lambda x: model(x).logits), lambda: tokens(device, 1, 8))
 
 
-@program(needs=NEEDED)
+@program(needs=NEEDED, on_gpu=False)
 def gemma_generates(device: torch.device) -> Made:
     """Greedy generation with a static cache."""
     model = built(device, "GemmaForCausalLM", "GemmaConfig", head_dim=8, **DECODER)

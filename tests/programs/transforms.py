@@ -91,7 +91,7 @@ def compiled_function_inside(device: torch.device) -> Made:
     return Made(frozen(lambda x: model(prepare(x))), batches(device))
 
 
-@program(gpu_alone=True)
+@program(replays=False, code="RT205", gpu_alone=True)
 def compiled_with_graphs_inside(device: torch.device) -> Made:
     """A compiled function with graphs of its own before a model."""
     model = mlp(device)

@@ -16,7 +16,7 @@ def labelled(device: torch.device, classes: int, *shape: int) -> tuple[Tensor, T
     return normal(device, *shape), torch.randint(0, classes, shape[:1], device=device)
 
 
-@program(needs=NEEDED, tolerance=1e-2)
+@program(needs=NEEDED)
 def resnet_trained(device: torch.device) -> Made:
     """A ResNet with SGD and momentum."""
     from torchvision.models import ResNet
@@ -66,7 +66,7 @@ def regions_of_boxes(device: torch.device) -> Made:
     )
 
 
-@program(needs=NEEDED, gpu_alone=True)
+@program(needs=NEEDED, replays=False, code="RT132", gpu_alone=True)
 def deformed_convolution(device: torch.device) -> Made:
     """A convolution whose places are moved; a build for the host need not have it."""
     from torchvision import ops

@@ -288,7 +288,9 @@ class SlotsBefore:
                 try:
                     assign(kind, container, key, value)
                 except (AttributeError, TypeError):
-                    if read_from(kind, container, key) is not value:
+                    found = read_from(kind, container, key)
+                    # A class of C makes its text anew each time that it is asked for it.
+                    if found is not value and not (type(found) is type(value) is str and found == value):
                         raise  # else the slot refused the call as well
 
 
