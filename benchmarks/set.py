@@ -91,6 +91,7 @@ ROWS = (
         for kind in ("fused", "foreach")
     ),
     Row("unet", "U-Net denoise step", "unet:build"),
+    Row("triton", "24 blocks with kernels of Triton", "kernels:build"),
     Row(
         "batch-sizes",
         "128 batch sizes in random order",

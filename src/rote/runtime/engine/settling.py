@@ -716,6 +716,8 @@ class Settling:
         """Nothing of this call's recording is kept; recorded results were copied already."""
         for node in self._observed.recorded:
             node.unrecord()
+        if self._backward is not None:  # no node has it yet
+            self._backward.release("its forward was not recorded after all")
         session = self._plan.session
         if session is not None:
             session.release()
