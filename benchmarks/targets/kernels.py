@@ -1,3 +1,4 @@
+# pyright: basic, reportArgumentType=false
 """Blocks of a language model whose norms and gates are kernels of Triton, between products of PyTorch."""
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from torch import Tensor, nn
 
 from .place import frozen, place
 
-BLOCK: Any = 1024
-"""Elements of one program of the gate."""
 BLOCKS, WIDTH, WIDE = 24, 1024, 2816
 SMALL = 2, 64, 128
 
 
 @triton.jit
-def norm_rows(x: Any, weight: Any, out: Any, n: Any, epsilon: Any, block: tl.constexpr) -> None:
+def norm_rows(x, weight, out, n, epsilon, block: tl.constexpr):
     """Each program divides a row by its root mean square."""
     at = tl.arange(0, block)
     inside = at < n
@@ -29,7 +28,7 @@ def norm_rows(x: Any, weight: Any, out: Any, n: Any, epsilon: Any, block: tl.con
 
 
 @triton.jit
-def gate_values(gate: Any, value: Any, out: Any, n: Any, block: tl.constexpr) -> None:
+def gate_values(gate, value, out, n, block: tl.constexpr):
     """``silu(gate) * value``, element by element."""
     at = tl.program_id(0) * block + tl.arange(0, block)
     inside = at < n
@@ -56,7 +55,7 @@ class GatedBlock(nn.Module):
         gate, value = self.gate(normed), self.up(normed)
         gated = torch.empty_like(gate)
         gate_values[lambda meta: (triton.cdiv(gate.numel(), meta["block"]),)](
-            gate, value, gated, gate.numel(), block=BLOCK
+            gate, value, gated, gate.numel(), block=1024
         )
         return x + self.down(gated)
 

@@ -21,8 +21,19 @@ def _library():
         library.impl("spread", lambda x: x.sum().expand(len(counted(x))), key)
         library.impl("pair", lambda x: (x * 2, counted(x)), key)
         library.impl("all", lambda x: [x + 1, torch.ones_like(counted(x))[None]], key)
+    for name in ("told", "raising"):
+        library.define(f"{name}(Tensor x) -> Tensor")
+        for key in ("CPU", "CUDA"):
+            library.impl(name, doubled, key)
+    library.impl("told", torch.empty_like, "Meta")
+    library.impl("raising", lambda x: x.new_empty(int(x.sum())), "Meta")
     yield
     library._destroy()
+
+
+def doubled(x):
+    """It reads on the host, so that no graph of CUDA's holds it."""
+    return x * (2 if x.sum().item() < 1e9 else 3)
 
 
 def counted(x):
@@ -133,3 +144,27 @@ def test_a_new_size_where_nothing_is_taken_back(device, program, apart):
         assert torch.equal(ours, theirs)
         assert torch.equal(mine, other)
     assert g.report().replayed >= CALLS // 4, g.explain()
+
+
+@pytest.mark.parametrize("apart", [False, True], ids=["", "apart"])
+@pytest.mark.parametrize("name", ["told", "raising"])
+def test_a_kernel_for_meta_tensors_tells_the_sizes(device, name, apart):
+    """What is told is no way of its own. One that raises without values tells nothing."""
+    operator = getattr(torch.ops.sized, name)
+
+    def fn(x):
+        return operator(x + 1) * torch.rand(1, device=x.device)
+
+    g = rote.graph(fn, keep=True, split_ops=[f"sized::{name}"] * apart)
+    for number in range(8):
+        x = torch.randn(3, device=device)
+        torch.manual_seed(number)
+        ours = g(x)
+        torch.manual_seed(number)
+        assert torch.equal(ours, fn(x))
+    (recording,) = g.report().recordings
+    assert g.report().replayed >= 4, g.explain()
+    captured = name == "told" and not apart and device.type == "cpu"
+    assert bool(recording.islands) is not captured
+    codes = {island.code for island in recording.islands}
+    assert ("RT111" in codes) is (name == "raising"), g.explain()

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..operators import Facts, Placement, between, filled_in, place
+from ..operators import TOLD_SIZES, Facts, Placement, between, filled_in, place
 from ..program import Token
 from .path import Cursor, Writes
 
@@ -34,19 +34,25 @@ class Placer:
         return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
     def place(
-        self, facts: Facts, tensors: list[torch.Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]
+        self,
+        facts: Facts,
+        tensors: list[torch.Tensor],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        *,
+        apart: bool,
     ) -> Placement:
-        """Where an operation runs."""
+        """Where an operation runs; ``apart``: not in a segment."""
         cursor = self._cursor
+        sized = not facts.unsized or cursor.quietly(lambda: TOLD_SIZES.are_told(facts.op, args, kwargs))
         number = filled_in(facts, args, kwargs)
         fills = number is not None and number.is_cpu and self._is_constant(number)
-        placement = place(facts, tensors, kwargs, cursor.on_host, fills=fills)
+        placement = place(facts, tensors, kwargs, cursor.on_host, fills=fills, sized=sized)
         if placement is Placement.ISLAND and self._only_constants_on_host(tensors):
             placement = Placement.CAPTURED
         refused = cursor.node.refused
-        if placement is Placement.CAPTURED and refused and cursor.index in refused:
-            return between(facts)
-        return placement
+        apart = apart or (bool(refused) and cursor.index in refused)
+        return between(sized) if placement is Placement.CAPTURED and apart else placement
 
     def _is_constant(self, tensor: torch.Tensor) -> bool:
         return self._cursor.storages.origin(tensor) in self._writes.constants

@@ -38,7 +38,6 @@ from ..operators import (
     Placement,
     RegionOperands,
     UnseenLaunchError,
-    between,
     facts_of,
     tensors_in,
     tensors_of,
@@ -544,9 +543,7 @@ class Tracer(DispatchMode):
             refused = cursor.node.refused
             placement = Placement.ISLAND if refused and cursor.index in refused else _CAPTURED
         else:
-            placement = self.placer.place(facts, tensors, args, kwargs)
-            if apart and placement is _CAPTURED:
-                placement = between(facts)
+            placement = self.placer.place(facts, tensors, args, kwargs, apart=apart)
             self.placer.note_devices(tensors)
         if self._numbers is not None and not cursor.captures_numbers and holds(Computed, args, kwargs):
             placement = Placement.ISLAND if placement is _CAPTURED else placement

@@ -4,8 +4,8 @@ A segment holds what a CUDA graph can hold: kernels on one device, with shapes k
 its operands alone decide, so the decision is the same on both backends.
 
 An operation of a library that runs in a graph gives the same sizes each time. Where it runs between segments,
-or in a tape on the host, nobody says so, and the sizes of its results are an edge. A replay may not learn of
-another size behind draws and host reads that nothing takes back.
+or in a tape on the host, and its library does not say what sizes its results have, these are an edge: a
+replay may not learn of another size behind draws and host reads that nothing takes back.
 
 Known gap: the schema does not show that an operation synchronises inside its kernel wrapper, as some of
 ``torch.linalg`` do. If the table does not say so either, a capture fails, and the recording remembers it.
@@ -49,6 +49,7 @@ def place(
     on_host: bool,
     *,
     fills: bool = False,
+    sized: bool = True,
 ) -> Placement:
     """Decide where an operation runs.
 
@@ -56,6 +57,8 @@ def place(
         kwargs: Its keyword operands (``device`` of factories and copies).
         on_host: The recording captures operations on CPU tensors.
         fills: It stores a number that never changes through a mask, and counts nothing for it.
+        sized: The sizes of its results are known to follow from those of its operands, unless ``facts`` say
+            that they do not.
     """
     if facts.reads or (facts.checks and not tensors[0].is_meta):
         return Placement.READ
@@ -71,15 +74,19 @@ def place(
     elif facts.dynamic:
         return Placement.SHAPED
     if on_host:
-        captured = not (facts.unsized or any([tensor.is_cuda for tensor in tensors]))
-        return Placement.CAPTURED if captured else between(facts)
+        captured = sized and not any([tensor.is_cuda for tensor in tensors])
+        return Placement.CAPTURED if captured else between(sized)
     placement = _place_by_device(facts, tensors, target)
-    return placement if placement is Placement.CAPTURED or not facts.unsized else Placement.SHAPED
+    return placement if placement is Placement.CAPTURED or sized else Placement.SHAPED
 
 
-def between(facts: Facts) -> Placement:
-    """Where an operation runs that cannot be captured: its results may have another size each time."""
-    return Placement.SHAPED if facts.unsized else Placement.ISLAND
+def between(sized: bool) -> Placement:
+    """Where an operation runs that cannot be captured.
+
+    Args:
+        sized: As of :func:`place`.
+    """
+    return Placement.ISLAND if sized else Placement.SHAPED
 
 
 def _place_by_device(facts: Facts, tensors: list[torch.Tensor], target: Any) -> Placement:

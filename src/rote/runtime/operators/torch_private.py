@@ -33,6 +33,12 @@ def has_python_kernel(op: Any) -> bool:
 
 
 @cache
+def has_meta_kernel(op: Any) -> bool:
+    """Whether an operator has a kernel of its own for tensors without values."""
+    return _has_kernel is not None and bool(_has_kernel(op.name(), "Meta"))
+
+
+@cache
 def composite_call(op: Any) -> Callable[..., Any] | None:
     """The C++ kernel that takes a composite operation apart, or None if it has a kernel of its own.
 
