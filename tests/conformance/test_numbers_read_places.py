@@ -114,7 +114,6 @@ def added(table, key, new):
 STORED = {
     "a row": lambda table, n, x: added(table, n, x),
     "a row behind": lambda table, n, x: added(table, n + 1, x),
-    "a column": lambda table, n, x: added(table.t()[:, : n + 1], (slice(None), n), x),
     "a part": lambda table, n, x: added(table, slice(n, n + 2), x),
     "of all columns": lambda table, n, x: added(table, (n, slice(None)), x),
     "of others": lambda table, n, x: added(table, (..., n % 3), x.sum()),
@@ -123,6 +122,7 @@ STORED = {
     "copied": lambda table, n, x: (added(table, n, x), table[n + 1].copy_(x)),
 }
 OTHER_STORED = {
+    "a column of some": lambda table, n, x: added(table.t()[:, : n + 1], (slice(None), n), x),
     "unwritten": lambda table, n, x: stored(table, n, table[n]),
     "beside": lambda table, n, x: stored(table, n + 1, table[n].add_(x)),
     "a view": lambda table, n, x: stored(table, n, table[n].add_(x)[:]),
@@ -205,12 +205,12 @@ TRAINED = {
         state, Product.apply(row, state.weight).sum()
     ),
     "with a penalty": lambda x, row, state: trained(state, penalty(state, (row @ state.weight).exp().sum())),
-    "checkpointed": lambda x, row, state: trained(
-        state, checkpoint(lambda: (row @ state.weight).exp().sum(), use_reentrant=False)
-    ),
     "with what is left": lambda x, row, state: trained(state, left_of(state, row @ state.weight)),
 }
 OTHER_TRAINED = {
+    "checkpointed": lambda x, row, state: trained(
+        state, checkpoint(lambda: (row @ state.weight).exp().sum(), use_reentrant=False)
+    ),
     "outside": lambda x, row, state: (row @ state.weight).square().sum(),
     "beside": lambda x, row, state: [
         trained(state, (row @ state.weight).sum(), times=2), (row * state.weight).sum()
