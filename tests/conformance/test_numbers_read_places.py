@@ -114,6 +114,7 @@ def added(table, key, new):
 STORED = {
     "a row": lambda table, n, x: added(table, n, x),
     "a row behind": lambda table, n, x: added(table, n + 1, x),
+    "a column": lambda table, n, x: added(table.t()[:, : SIZE - 1], (slice(None), n), x),
     "a part": lambda table, n, x: added(table, slice(n, n + 2), x),
     "of all columns": lambda table, n, x: added(table, (n, slice(None)), x),
     "of others": lambda table, n, x: added(table, (..., n % 3), x.sum()),
