@@ -8,6 +8,7 @@ from torch import Tensor
 
 import rote
 from rote import Graphed
+from rote.runtime.backends import PROCESS
 from rote.runtime.operators import TRIED, GraphTrial
 from rote.testing import assert_same
 
@@ -25,6 +26,12 @@ def play(fn, calls) -> Graphed:
     for number, args in enumerate(calls):
         assert_same(g(*args), fn(*args), f"call {number}")
     return g
+
+
+def attempt(func, args) -> GraphTrial:
+    backend = PROCESS.of(torch.device("cuda", torch.cuda.current_device()))
+    with backend.lock:
+        return TRIED.attempt(func, args, {}, backend.alone)
 
 
 def boxes(count: int = 30) -> Tensor:
@@ -57,8 +64,8 @@ def test_a_first_kernel_on_the_legacy_stream():
     x, offset = torch.randn(1, 3, 10, 10, device="cuda"), torch.randn(1, 18, 8, 8, device="cuda")
     rest = torch.ones(1, 9, 8, 8, device="cuda"), torch.zeros(4, device="cuda")
     args = x, weight, offset, *rest, 1, 1, 0, 0, 1, 1, 1, 1, False
-    assert TRIED.attempt(func, args, {}) is GraphTrial.DIFFERS
-    assert TRIED.attempt(func, (x, weight * 0, *args[2:]), {}) is not GraphTrial.REPEATS
+    assert attempt(func, args) is GraphTrial.DIFFERS
+    assert attempt(func, (x, weight * 0, *args[2:])) is not GraphTrial.REPEATS
 
 
 @torch.no_grad()
@@ -86,7 +93,7 @@ def test_numbers_and_flags_are_tried_for_themselves():
         torch.cat([torch.zeros(30, 1, device="cuda"), boxes()], 1),
     )
     func, numbers = torch.ops.torchvision.roi_align.default, (4, 4, 2, False)
-    assert TRIED.attempt(func, (x, rois, 1.0, *numbers), {}) is GraphTrial.REPEATS
+    assert attempt(func, (x, rois, 1.0, *numbers)) is GraphTrial.REPEATS
     assert TRIED.find(func, (x, rois, 1.0, *numbers), {}) is GraphTrial.REPEATS
     assert TRIED.find(func, (x, rois, 0.5, *numbers), {}) is None
     assert TRIED.find(func, (x, rois, 1.0, 4, 4, 2, True), {}) is None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -74,6 +75,8 @@ def sound_filtered(device: torch.device) -> Made:
 @program(needs=("numba",), gpu_alone=True)
 def kernel_of_numba(device: torch.device) -> Made:
     """A kernel of numba fills a tensor that PyTorch has made."""
+    if not hasattr(numpy, "row_stack"):
+        raise ModuleNotFoundError("a numba for this numpy, which has no row_stack")
     from numba import cuda
 
     @cuda.jit

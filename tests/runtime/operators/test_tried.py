@@ -6,9 +6,11 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
+from rote.runtime.backends import PROCESS
 from rote.runtime.operators import TRIED, GraphTrial
 
 ADD = torch.ops.aten.add.Tensor
+ALONE = PROCESS.of(torch.device("cpu")).alone
 CHECK = torch.ops.aten._assert_async.default
 
 
@@ -25,9 +27,9 @@ CHECK = torch.ops.aten._assert_async.default
 def test_some_are_not_tried(func, devices, size, others):
     with FakeTensorMode():
         args = (*[torch.empty(size, device=device) for device in devices], *others)
-    assert TRIED.attempt(func, args, {}) is GraphTrial.UNTRIED
+    assert TRIED.attempt(func, args, {}, ALONE) is GraphTrial.UNTRIED
     assert TRIED.find(func, args, {}) is None
 
 
 def test_on_the_host_a_graph_holds_none():
-    assert TRIED.attempt(ADD, (torch.ones(1), torch.ones(1)), {}) is GraphTrial.REFUSES
+    assert TRIED.attempt(ADD, (torch.ones(1), torch.ones(1)), {}, ALONE) is GraphTrial.REFUSES

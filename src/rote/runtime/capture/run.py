@@ -658,7 +658,7 @@ class TracedCall:
             path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
             under_arrays=[self._leaves[place] for place in self._call.arrays],
-            leads=self._hooks.leads,
+            leads=self._hooks.leads, alone=plan.backend.alone,
             sharded=ShardedTensors(cursor, self._hooks.knows_spread, self._hooks.ask_sharding),
         )  # fmt: skip
 

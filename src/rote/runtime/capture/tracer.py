@@ -32,6 +32,7 @@ from ..operators import (
     LAUNCHES,
     REGIONS,
     TRIED,
+    Alone,
     Facts,
     GraphTrial,
     LaunchCall,
@@ -148,6 +149,7 @@ class Tracer(DispatchMode):
         collective: Callable[[], GroupCall | None] = lambda: None,
         under_arrays: Sequence[torch.Tensor] = (),
         sharded: ShardedTensors,
+        alone: Alone,
         leads: Callable[[str, list[torch.Tensor]], bool] = lambda operator, tensors: False,
     ) -> None:
         super().__init__()
@@ -158,6 +160,7 @@ class Tracer(DispatchMode):
         self._numbers = numbers
         self.writes = Writes(cursor, self._sites)
         self.sharded = sharded
+        self._alone = alone
         self.follower = Follower(cursor, path, stop)
         self.resized = ResizedStorages(cursor)
         self.rebound = ReboundTensors(cursor.storages, self.follower.memory, cursor.tables_with)
@@ -564,7 +567,7 @@ class Tracer(DispatchMode):
         if found is None:
             if cursor.tape is not None:
                 cursor.tape.close(cursor)
-            found = TRIED.attempt(facts.op, args, kwargs)
+            found = TRIED.attempt(facts.op, args, kwargs, self._alone)
         if found in _UNFIT:
             text = f"{facts.name} {_UNFIT[found]}"
             cursor.block(reason(rules.CAPTURE_FAILED, text, user_site(), "Call it outside of the callable."))

@@ -19,4 +19,4 @@ from .operands import (
 from .sizes import TOLD_SIZES
 from .torch_private import composite_call, python_kernels, schema_of
 from .transfers import synchronize_operator, wait_operator
-from .tried import TRIED, GraphTrial
+from .tried import TRIED, Alone, CapturedAlone, GraphTrial

@@ -16,8 +16,8 @@ kernels would not wait for those before them either. The same is true of one tha
 from __future__ import annotations
 
 import itertools
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any
@@ -25,7 +25,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from ..pytorch import REPLACEMENTS, stop_routing, unseen_functions
+from ..pytorch import REPLACEMENTS, unseen_functions
 from .torch_private import schema_of
 
 
@@ -41,6 +41,22 @@ class GraphTrial(Enum):
     DIFFERS = "differs"
     UNTRIED = "untried"
 
+
+@dataclass(frozen=True)
+class CapturedAlone:
+    """An operation in a segment of its own.
+
+    Attributes:
+        results: What it returned; they lie in the segment's memory.
+        replay: Runs it again.
+    """
+
+    results: Any
+    replay: Callable[[], object]
+
+
+Alone = Callable[[Any, tuple[Any, ...], dict[str, Any]], AbstractContextManager[CapturedAlone]]
+"""Captures an overload with its operands."""
 
 MOST_BYTES = 1 << 30
 """Operands of more than this are not copied for a trial."""
@@ -68,15 +84,15 @@ class TriedOperators:
         """What is known of an operator, an overload, with such operands; None before a trial."""
         return self._known.get(_key(func, args, kwargs))
 
-    def attempt(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> GraphTrial:
-        """Try it, while nothing is being captured."""
+    def attempt(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], alone: Alone) -> GraphTrial:
+        """Try it, while nothing is being captured; ``alone`` captures it."""
         tensors = _tensors((args, kwargs))
         gpus = {each.device for each in tensors if each.device.type == "cuda"}
         if not gpus:
             return GraphTrial.REFUSES
         if len(gpus) > 1 or not _may_run(func, args, kwargs, tensors):
             return GraphTrial.UNTRIED
-        found = _try(func, args, kwargs, gpus.pop())
+        found = _try(func, args, kwargs, gpus.pop(), alone)
         if found is not GraphTrial.UNTRIED:
             self._known[_key(func, args, kwargs)] = found
         return found
@@ -106,10 +122,12 @@ def _may_run(func: Any, args: Sequence[Any], kwargs: dict[str, Any], tensors: li
     return known and sum([each.numel() * each.itemsize for each in tensors]) <= MOST_BYTES
 
 
-def _try(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> GraphTrial:
+def _try(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device, alone: Alone
+) -> GraphTrial:
     with REPLACEMENTS.withdrawn(), unseen_functions(), torch.no_grad(), _draws_put_back(device):
         try:
-            return _compare(func, args, kwargs, device)
+            return _compare(func, args, kwargs, device, alone)
         except Exception:  # whatever the operator, the driver or the allocator says
             return GraphTrial.REFUSES
         finally:
@@ -162,9 +180,11 @@ class _Run:
         return any([not _are_close(*pair) and bool(pair[0].any()) for pair in pairs])
 
 
-def _compare(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> GraphTrial:
+def _compare(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device, alone: Alone
+) -> GraphTrial:
     wanted = _Run.of(func, _copies(args, kwargs), device)
-    found = _graphed(func, args, kwargs, device)
+    found = _graphed(func, args, kwargs, device, alone)
     if found.differs(wanted):
         again = _Run.of(func, _copies(args, kwargs), device)
         varies = again.differs(wanted) and not found.differs(wanted, _NEAR)
@@ -174,55 +194,27 @@ def _compare(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: tor
     return GraphTrial.REPEATS if told else GraphTrial.UNTRIED
 
 
-def _graphed(func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device) -> _Run:
+def _graphed(
+    func: Any, args: Sequence[Any], kwargs: dict[str, Any], device: torch.device, alone: Alone
+) -> _Run:
     """What a graph gives that was captured with other values."""
     operands = _copies(args, kwargs, altered=True)
-    with torch.cuda.stream(torch.cuda.Stream(device)):
-        graph, found = _captured(func, operands)
-    for result in _tensors(found):
-        torch.empty(0, dtype=torch.uint8, device=device).set_(result.untyped_storage()).fill_(_POISON)
-    for one, other in zip(_tensors(operands), _tensors(_copies(args, kwargs)), strict=True):
-        one.copy_(other)
-    _seed(device)
-    torch.cuda.synchronize(device)
-    graph.replay()
-    torch.cuda.synchronize(device)
-    return _Run(_tensors(found), _tensors(operands))
+    with alone(func, *operands) as captured:
+        results = _tensors(captured.results)
+        for result in results:
+            torch.empty(0, dtype=torch.uint8, device=device).set_(result.untyped_storage()).fill_(_POISON)
+        for one, other in zip(_tensors(operands), _tensors(_copies(args, kwargs)), strict=True):
+            one.copy_(other)
+        torch.cuda.synchronize(device)
+        _seed(device)
+        captured.replay()
+        torch.cuda.synchronize(device)
+        return _Run([each.clone() for each in results], _tensors(operands))
 
 
 def _seed(device: torch.device) -> None:
     """What an operator draws is equal, too."""
     torch.cuda.default_generators[device.index].manual_seed(_SEED)
-
-
-def _captured(func: Any, operands: Any) -> tuple[torch.cuda.CUDAGraph, Any]:
-    """An operator in a graph, and its results there. PyTorch is in disorder where a capture has failed."""
-    graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
-    torch.cuda.synchronize()
-    graph.capture_begin(pool, capture_error_mode="relaxed")
-    has_ended = False
-    try:
-        try:
-            found = func(*operands[0], **operands[1])
-        finally:
-            graph.capture_end()
-            has_ended = True
-    except Exception:
-        if not has_ended:
-            _recover(pool)
-        raise
-    torch.cuda.synchronize()
-    return graph, found
-
-
-def _recover(pool: Any) -> None:
-    """Restore what a capture that could not be ended leaves behind; see ``docs/design.md``."""
-    stop_routing(torch.cuda.current_device(), pool)
-    good = torch.cuda.CUDAGraph()  # generators believe that they are captured, until one ends well
-    good.capture_begin(capture_error_mode="relaxed")
-    torch.ones(1, device="cuda")
-    good.capture_end()
-    good.reset()
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -24,6 +24,7 @@ import torch
 
 from ....base import MemoryShortageError, Site
 from ...compiling import Binary
+from ...operators import CapturedAlone
 from .aliases import OWNING, Aliases
 from .kernels import KernelLaunch, LoadedKernel
 
@@ -352,6 +353,10 @@ class Lock(AbstractContextManager[Any], Protocol):
         """Give it back."""
 
 
+def _nothing() -> None:
+    """A segment without operations does nothing."""
+
+
 class Backend:
     """A device on which sessions can be opened. What it has to say here is right where nothing is queued.
 
@@ -394,6 +399,26 @@ class Backend:
             aliases: How the recording holds tensors that it did not make.
         """
         raise NotImplementedError
+
+    @contextmanager
+    def alone(
+        self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Generator[CapturedAlone]:
+        """An operation in a segment of its own, which has run once, for as long as the context is open.
+
+        Raises:
+            CaptureError: The device refused it.
+            MemoryShortageError: There was no memory for it.
+        """
+        session = self.open(exclusive=True)
+        try:
+            session.begin()
+            results = session.run(func, args, kwargs)
+            segment = session.end()
+            session.finish()
+            yield CapturedAlone(results, segment.replay if segment is not None else _nothing)
+        finally:
+            session.release()
 
     def load(self, binary: Binary) -> LoadedKernel:
         """Make a compiled kernel ready to run on this device. It is unloaded with its last holder.
