@@ -22,6 +22,7 @@ class Row:
         arguments: Of that function.
         package: Whose version makes it another program: figures of each version are kept.
         runner: The command that measures it.
+        needs_gpu: It has kernels that no CPU runs.
     """
 
     name: str
@@ -30,6 +31,7 @@ class Row:
     arguments: dict[str, Any] = field(default_factory=dict[str, Any])
     package: str | None = None
     runner: tuple[str, ...] = BENCH
+    needs_gpu: bool = False
 
     @property
     def full_target(self) -> str:
@@ -91,7 +93,7 @@ ROWS = (
         for kind in ("fused", "foreach")
     ),
     Row("unet", "U-Net denoise step", "unet:build"),
-    Row("triton", "24 blocks with kernels of Triton", "kernels:build"),
+    Row("triton", "24 blocks with kernels of Triton", "kernels:build", needs_gpu=True),
     Row(
         "batch-sizes",
         "128 batch sizes in random order",

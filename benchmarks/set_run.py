@@ -62,6 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         return 2
     end = time.monotonic() + options.limit
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    rows = [row for row in rows if device.type == "cuda" or not row.needs_gpu]
     header = {"date": datetime.now(UTC).date().isoformat(), "device": common.device_name(device)}
     out = (
         options.out
