@@ -17,6 +17,7 @@ from ...base import is_instance
 from ..objects import members
 from ..state import show
 from .opened import Name, Opening, is_openable
+from .places import StatePlace
 from .set_members import SetMembers, set_members
 
 DEEPEST = 64
@@ -41,20 +42,32 @@ class GivenBranch:
 
 
 class FoundObject:
-    """Something in a result that the call has found outside: the guard says that it is the same in replays.
+    """Something in a result that the call has found outside.
 
-    What the guard does not keep alive is not kept alive here, ``weakly``.
+    A replay finds it again in the slot in which it lay, whichever object lies there by then. Without such a
+    slot the guard says that it is the same; what that does not keep alive is not kept alive here, ``weakly``.
     """
 
-    __slots__ = ("_reference", "_value")
+    __slots__ = ("_reference", "_value", "place")
 
-    def __init__(self, value: Any, *, weakly: bool = False) -> None:
-        self._value = None if weakly else value
+    def __init__(self, value: Any, place: StatePlace | None = None, *, weakly: bool = False) -> None:
+        self.place = place
         self._reference = weakref.ref(value) if weakly else None
+        self._value = value if place is None and not weakly else None
 
     def __call__(self) -> Any:
         """The object itself."""
+        if self.place is not None:
+            return self.place.now()
         return self._value if self._reference is None else self._reference()
+
+    @property
+    def token(self) -> Any:
+        """Its form for comparison with what another call finds."""
+        if self.place is None:
+            return id(self())
+        key = self.place.key
+        return self.place.kind, self.place.name, key if type(key) in (str, int) else id(key)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is FoundObject and self() is other()

@@ -155,7 +155,7 @@ def make_template(
         elif type(leaf) is GivenBranch:
             found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
         elif type(leaf) is FoundObject:
-            found.append(OutputLeaf(FOUND, (FOUND, id(leaf())), value=leaf))
+            found.append(OutputLeaf(FOUND, (FOUND, leaf.token), value=leaf))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         elif computed:

@@ -137,6 +137,9 @@ class Bindings:
             return None
         if identity(value) in outside.anchored:
             return FoundObject(value, weakly=True) if not outside.by_content(type(value)) else None
+        place = outside.find_place(value)
+        if place is not None and place.now() is value:  # the call leaves it there
+            return FoundObject(value, place)
         if self._told is None:
             self._told = outside.told_by_slots()
         return FoundObject(value) if identity(value) in self._told or _is_plain(value) else None
@@ -147,7 +150,8 @@ class Bindings:
         while left:
             part = left.pop()
             if type(part) is FoundObject:
-                self._outside.pin(part())
+                if part.place is None:
+                    self._outside.pin(part())
                 continue
             if self._outside.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
                 continue

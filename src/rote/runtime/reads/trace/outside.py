@@ -667,8 +667,16 @@ class Outside(dict[int, Any]):
         if where in self.anchored or any([self.given.holds(each) for each in owners]):
             return  # the next call has another argument there
         place = self._place(kind, container, key, owner, suffix)
-        if place is not None:
+        if place is not None and place.takes_others:
             self.given.carry(place)
+
+    def find_place(self, value: Any) -> StatePlace | None:
+        """A slot in which an object lay when the call has read it, if a replay can find it there."""
+        found = (each for each in self.reads.values() if each.value is value and each.kind in SLOTS)
+        read = next(found, None)
+        if read is None or identity(read.container) in self.slots.carriers:
+            return None
+        return self._place(read.kind, read.container, read.key, self.get(read.owner), read.suffix)
 
     def _place(
         self, kind: str, container: Any, key: Any, owner: Any, suffix: str, depth: int = _DEPTH
@@ -677,6 +685,9 @@ class Outside(dict[int, Any]):
         owner = None if owner is container else owner
         name = self.name(container if owner is None else owner, suffix)
         place = place_of(kind, container, key, owner, name)
+        if place is not None:
+            self.pin(container if owner is None else owner)  # it is found by which object that is
+            self.pin(container)
         if place is not None or not depth:
             return place
         table = owner is not None and table_of(owner) is container
