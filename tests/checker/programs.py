@@ -786,7 +786,7 @@ def an_operation_that_raises_and_is_caught():
 
 @program
 def a_list_of_the_arguments_is_returned():
-    def fn(x, states, pair):  # RT505
+    def fn(x, states, pair):
         return x + 1, states, pair
 
     return fn, torch.randn(4), [torch.randn(4)], (torch.randn(4),)
@@ -796,7 +796,7 @@ def a_list_of_the_arguments_is_returned():
 def a_list_that_is_kept_is_returned():
     states = [torch.zeros(4)]
 
-    def fn(x):  # RT505
+    def fn(x):
         states[0].add_(x)
         return states
 

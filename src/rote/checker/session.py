@@ -30,7 +30,6 @@ from ..base import (
     EnvironmentError_,
     MisuseError,
     Site,
-    identity,
     in_one_line,
     is_internal,
     traceback_site,
@@ -116,12 +115,12 @@ class TracedCalls:
 
     Attributes:
         changes: What the last call changed outside of itself.
-        outside: Identities of the objects that it found there, or left there.
+        apart: Identities of the objects that it found there, and that no replay hands out.
     """
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.changes: list[SlotChange] = []
-        self.outside: set[int] = set()
+        self.apart: set[int] = set()
         self._function = function
         self._executed = ExecutedCode()
 
@@ -141,7 +140,8 @@ class TracedCalls:
             with executed:
                 yield
             self.changes = list(filter(_matters, trace.changes()))
-            self.outside = {*trace.outside, *[identity(each.now) for each in self.changes]}
+            outside = trace.outside
+            self.apart = outside.keys() - outside.told_by_slots() - outside.anchored
         finally:
             executed.followed = None
             executed.note_apart(WATCH.end(trace).late)
@@ -284,7 +284,7 @@ class CheckSession:
             value = run_once(self._function, args, kwargs)
         trial.notes.add_caught()
         effects = list(surroundings.effects(args, kwargs, value))
-        effects += handed_back(value, self._traced.outside, "that the callable keeps")
+        effects += handed_back(value, self._traced.apart)
         random = (surroundings.random, HostRandom.read(of_devices=False))
         plain = [leaf for leaf in leaves_of(value) if isinstance(leaf, (bool, int, float, str, complex))]
         return Run(trial.notes, trial.trace, self._traced.changes, random, plain, effects)

@@ -25,16 +25,16 @@ class SurroundingEffect(NamedTuple):
     severity: Severity | None = None
 
 
-def handed_back(value: Any, owned: Container[int], whose: str) -> Iterator[SurroundingEffect]:
-    """A list, dict or object in the result whose identity, or that of its ``__dict__``, is ``owned``.
+def handed_back(value: Any, apart: Container[int]) -> Iterator[SurroundingEffect]:
+    """A list or dict in the result that the callable keeps, and of which no condition says which it is.
 
-    A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote, whose results belong
-    to the caller, does not record the call.
+    A graph captured by hand goes on filling the same tensors, so nothing is wrong; rote does not record the
+    call.
     """
     for branch in containers(flatten(value, []), value):
-        known = identity(branch) in owned or identity(getattr(branch, "__dict__", branch)) in owned
-        if known and not isinstance(branch, tuple):
-            text = f"the result contains a {type(branch).__name__} {whose}, and rote does not record the call"
+        if identity(branch) in apart and not isinstance(branch, tuple):
+            kind = type(branch).__name__
+            text = f"the result contains a {kind} that the callable keeps, and rote does not record the call"
             yield SurroundingEffect(rules.CONTAINER_RETURNED, text, Severity.SPEED)
             return
 
@@ -63,8 +63,6 @@ class Surroundings:
         if isinstance(value, Iterator):
             text = f"the call returns a {type(value).__name__}, which runs when the call is over"
             yield SurroundingEffect(rules.OPAQUE_OUTPUT, text)
-        given = {identity(branch) for branch in containers(spec, (args, kwargs))}
-        yield from handed_back(value, given, "from the arguments")
         changed = explain_ambient(self._ambient, read_ambient())
         if changed is not None:
             yield SurroundingEffect(rules.AMBIENT_CHANGES, f"the call leaves another mode: {changed}")

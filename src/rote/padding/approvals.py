@@ -45,6 +45,7 @@ from ..hazards.rules import Reason, reason
 from ..runtime.arguments import Call, bind, leaves_of
 from ..runtime.engine import Answer, Specialization
 from ..runtime.program import (
+    FOUND,
     INPUT_VIEW,
     OWN,
     PASSED,
@@ -335,7 +336,7 @@ def _obstacles(result: Answer) -> Iterator[tuple[object, str]]:
     yield not recording.root.pure and not recording.islands(), "the call draws random numbers"
     yield any(node.effects_key for node in nodes), "the call leaves gradients behind"
     yield template.targets, "the call keeps something outside, or in an argument"
-    yield template.needs_given, "the result contains a container from the arguments"
+    yield template.needs_given or FOUND in kinds, "the result contains an argument, or an object of the state"
     yield PASSED in kinds or INPUT_VIEW in kinds, "a result is an argument or a view of one"
     yield len(set(owned)) < len(owned) or VIEW in kinds, "two results share memory"
     values = [leaf for leaf in leaves_of(result.value) if isinstance(leaf, torch.Tensor)]

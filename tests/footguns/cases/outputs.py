@@ -190,7 +190,7 @@ def container_changed_by_the_caller(wrap: Wrap, device: torch.device) -> Items:
         yield out.pop("loss"), sorted(out)
 
 
-@case(Kind.RIGHT, replays=False)
+@case(Kind.RIGHT)
 def list_of_the_state_returned(wrap: Wrap, device: torch.device) -> Items:
     """The callable returns a list that it keeps: the caller gets that list, not one like it."""
     states = [torch.zeros(4, device=device)]
@@ -201,7 +201,7 @@ def list_of_the_state_returned(wrap: Wrap, device: torch.device) -> Items:
 
     g = wrap(fn)
     for i in range(10):
-        out = g(full(i, device))  # RT505
+        out = g(full(i, device))
         yield out, out is states
 
 

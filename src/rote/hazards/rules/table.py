@@ -139,7 +139,7 @@ OPAQUE_OUTPUT = Rule("RT501", "output of a type that cannot be rebuilt", _WRONG,
 OUTPUT_DIFFERS = Rule(
     "RT502", "Python value in the output differs between calls", _WRONG, Topic.OUTPUTS, _RUN
 )
-CONTAINER_RETURNED = Rule("RT505", "argument container returned", _WRONG, Topic.OUTPUTS, _RUN)
+CONTAINER_RETURNED = Rule("RT505", "container of the state returned", _WRONG, Topic.OUTPUTS, _RUN)
 UNSUPPORTED_TENSOR = Rule("RT601", "tensor without plain memory", _STOPS, Topic.DEVICES, _RUN)
 SEVERAL_DEVICES = Rule("RT602", "several devices in one call", _ISLAND, Topic.DEVICES)
 WRONG_BACKEND = Rule("RT603", "tensors on a device of another backend", _SPEED, Topic.DEVICES)

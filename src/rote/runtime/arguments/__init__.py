@@ -26,7 +26,7 @@ from .bound import (
     returned,
 )
 from .device import device_of
-from .handed import DEEPEST, GivenBranch, Made, Marking
+from .handed import DEEPEST, FoundObject, GivenBranch, Made, Marking
 from .key import (
     MOVED_PARAMETER,
     ONE_OBJECT,
@@ -64,6 +64,7 @@ from .leaves import (
     flatten,
     has_branches,
     is_mutable,
+    leaves_by,
     leaves_of,
     paths,
     repeated,

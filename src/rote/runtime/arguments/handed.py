@@ -1,11 +1,13 @@
-"""Results that are more than tensors in containers: arguments that were taken apart, and own objects.
+"""Results that are more than tensors in containers: arguments that were taken apart, and objects.
 
-Before a result is taken apart, an argument in it is replaced by its number, and an object that the call has
-made by what it holds. A replay hands out the argument of its own call, and makes another object.
+Before a result is taken apart, an argument in it is replaced by its number, an object that the call has made
+by what it holds, and one that it has found outside by what leads to it. A replay hands out the argument of
+its own call, makes another object, and hands out the one that was found.
 """
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -13,7 +15,9 @@ from typing import Any, NamedTuple
 
 from ...base import is_instance
 from ..objects import members
+from ..state import show
 from .opened import Name, Opening, is_openable
+from .places import StatePlace
 from .set_members import SetMembers, set_members
 
 DEEPEST = 64
@@ -22,24 +26,57 @@ _WHOLE = None
 
 
 class GivenBranch:
-    """An argument that was taken apart, in a result: its number among the branches, and itself.
-
-    Without a number it is a tuple of plain values that lay outside before the call.
-    """
+    """An argument that was taken apart, in a result: its number among the branches, and itself."""
 
     __slots__ = ("number", "value")
 
-    def __init__(self, number: int | None, value: Any) -> None:
+    def __init__(self, number: int, value: Any) -> None:
         self.number = number
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not GivenBranch or self.number != other.number:
-            return False
-        return self.number is not None or self.value is other.value
+        return type(other) is GivenBranch and self.number == other.number
 
     def __hash__(self) -> int:
         return hash(self.number)
+
+
+class FoundObject:
+    """Something in a result that the call has found outside.
+
+    A replay finds it again in the slot in which it lay, whichever object lies there by then. Without such a
+    slot the guard says that it is the same; what that does not keep alive is not kept alive here, ``weakly``.
+    """
+
+    __slots__ = ("_reference", "_value", "place")
+
+    def __init__(self, value: Any, place: StatePlace | None = None, *, weakly: bool = False) -> None:
+        self.place = place
+        self._reference = weakref.ref(value) if weakly else None
+        self._value = value if place is None and not weakly else None
+
+    def __call__(self) -> Any:
+        """The object itself."""
+        if self.place is not None:
+            return self.place.now()
+        return self._value if self._reference is None else self._reference()
+
+    @property
+    def token(self) -> Any:
+        """Its form for comparison with what another call finds."""
+        if self.place is None:
+            return id(self())
+        key = self.place.key
+        return self.place.kind, self.place.name, key if type(key) in (str, int) else id(key)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is FoundObject and self() is other()
+
+    def __hash__(self) -> int:
+        return id(self())
+
+    def __repr__(self) -> str:
+        return show(self())
 
 
 class Made(NamedTuple):
@@ -62,18 +99,18 @@ class Marking:
     Args:
         number_of: Gives the number of a branch of the arguments; None for anything else.
         is_outside: Whether something was there before the call.
-        is_plain: Whether it holds plain values alone, so that a recording which has it keeps nothing alive.
+        found: Gives what leads to it; None if a replay cannot hand it out.
     """
 
     def __init__(
         self,
         number_of: Callable[[Any], int | None],
         is_outside: Callable[[Any], bool],
-        is_plain: Callable[[Any], bool],
+        found: Callable[[Any], FoundObject | None],
     ) -> None:
         self._number_of = number_of
         self._is_outside = is_outside
-        self._is_plain = is_plain
+        self._found = found
         self._marked: dict[int, Any] = {}
         self._depth = 0
         self._looked_at: list[Any] = []  # what was marked, so that its identity stays its own
@@ -84,10 +121,10 @@ class Marking:
         number = self._number_of(value)
         if number is not None:
             return GivenBranch(number, value)
+        if self._is_outside(value):
+            found = self._found(value)
+            return value if found is None else found  # it is to be that very object
         kind = type(value)
-        if issubclass(kind, (tuple, list, deque, dict)) and self._is_outside(value):
-            plain = issubclass(kind, tuple) and self._is_plain(value)
-            return GivenBranch(None, value) if plain else value  # it is to be that very object
         if kind is tuple:
             return self._replaced(value, [*value], kind)
         if kind is list:
@@ -106,13 +143,13 @@ class Marking:
         if is_instance(value, tuple) and is_named(kind):
             make: Any = tuple.__new__  # the class may have another way
             return self._replaced(value, [*value], lambda parts: make(kind, parts))
-        if not self._is_outside(value) and is_output(value):  # an argument in it is handed out as itself
+        if is_output(value):  # an argument in it is handed out as itself
             names, parts = members.keys(value), [*members.values(value)]
             return self._replaced(value, parts, lambda marked: kind(**dict(zip(names, marked, strict=True))))
-        if kind in SETS and not self._is_outside(value):
+        if kind in SETS:
             return self._made_set(value, kind)
         opening = self._opening(kind)
-        if opening is None or self._is_outside(value):
+        if opening is None:
             return value
         if id(value) not in self._marked and self._depth <= DEEPEST:
             self._looked_at.append(value)

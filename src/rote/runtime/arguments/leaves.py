@@ -98,6 +98,22 @@ def flatten(
     return ArgumentBranch(kind, cls, names, tuple(children))
 
 
+def leaves_by(spec: Spec, value: Any) -> list[Any]:
+    """The leaves of a value of a known structure, depth first; None for each that is not there."""
+    if spec is None:
+        return [value]
+    if spec.kind == ARRAY:
+        return leaves_by(spec.children[0], value)
+    found: list[Any] = []
+    for position, child in enumerate(spec.children):
+        try:
+            inner = _inside(spec, value, position)
+        except (LookupError, AttributeError, TypeError):
+            inner = None
+        found += leaves_by(child, inner)
+    return found
+
+
 def leaves_of(value: Any) -> list[Any]:
     """The leaves of a value, depth first."""
     leaves: list[Any] = []

@@ -69,6 +69,18 @@ class StatePlace(NamedTuple):
         container = self.container()
         return None if container is NOTHING else container
 
+    @property
+    def takes_others(self) -> bool:
+        """Whether something else can be put there: of what is of C, some attributes are only read."""
+        owner = self.found()
+        if self.kind != ATTRIBUTE or isinstance(owner, torch.Tensor):
+            return True
+        try:
+            object.__setattr__(owner, self.key, self.now())
+        except (AttributeError, TypeError):
+            return False
+        return True
+
     def inside(self, kind: str, key: Any, name: str, *, table: bool) -> StatePlace:
         """A slot of what lies in this one; with ``table`` of the dict of its attributes."""
         now = self.now

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import PARAMETER, TENSOR, Call, SlotsBefore, leaves_of, read_ambient
+from ..arguments import PARAMETER, TENSOR, Bound, Call, SlotsBefore, Spec, Tag, leaves_by, read_ambient
 from .graph import Tracked, ending_at
 from .walker import Owner
 
@@ -27,25 +27,16 @@ class Repeatable(NamedTuple):
     Attributes:
         owner: Knows the callable. Weak, since a result that the callable's own state keeps would be a cycle
             through autograd, where no garbage collector looks.
-        binds: It binds slots outside.
     """
 
     owner: weakref.ref[Owner]
     call: Call
     versions: list[int]
-    binds: bool
 
     @classmethod
-    def of(cls, owner: Owner, call: Call, *, binds: bool) -> Repeatable:
+    def of(cls, owner: Owner, call: Call) -> Repeatable:
         """Note the state of a call's arguments."""
-        return cls(weakref.ref(owner), call, _versions(call), binds)
-
-    def slots(self) -> SlotsBefore | None:
-        """What lies in the slots that it binds; None if no recording is left that would tell which."""
-        if not self.binds:
-            return SlotsBefore(())
-        owner = self.owner()
-        return owner.slots_before() if owner is not None else None
+        return cls(weakref.ref(owner), call, _versions(call))
 
     def function(self) -> Callable[..., Any] | None:
         """The callable, if the arguments and the modes are those of the call (gradients are on now)."""
@@ -58,6 +49,7 @@ class Repeatable(NamedTuple):
         self,
         function: Callable[..., Any],
         before: SlotsBefore,
+        outline: Spec,
         tracked: list[Tracked],
         gradients: tuple[Any, ...],
         sources: list[torch.Tensor],
@@ -68,12 +60,13 @@ class Repeatable(NamedTuple):
 
         Args:
             before: What is put back when the call has been made.
+            outline: The structure of what it returns, and of what it leaves in the slots that it binds.
             recorded: The results, as the recording has them.
             ends: Numbers of results where the gradients end; theirs come first.
         """
         args, kwargs = self.call.arguments
         try:
-            leaves = leaves_of(function(*args, **kwargs))
+            leaves = _leaves(function(*args, **kwargs), outline)
         finally:
             before.put_back()
         made = [each.of(leaves) for each in tracked]
@@ -91,8 +84,19 @@ class Repeatable(NamedTuple):
             )
 
 
-def _is_close(made: torch.Tensor, recorded: torch.Tensor) -> bool:
+def _leaves(value: Any, outline: Spec) -> list[Any]:
+    """The leaves of what a call has returned, and of what it has left in the slots that it binds."""
+    if outline is None or outline.cls is not Bound:
+        return leaves_by(outline, value)
+    own = leaves_by(outline.children[0], value)
+    parts = [each.look(own) if isinstance(each, Tag) else each.read() for each in outline.names]
+    return leaves_by(outline, Bound(value, outline.names, tuple(parts)))
+
+
+def _is_close(made: Any, recorded: torch.Tensor) -> bool:
     """Whether two results are the same, but for kernels that do not repeat their own."""
+    if not isinstance(made, torch.Tensor):
+        return False
     alike = made.shape == recorded.shape and made.dtype == recorded.dtype
     return alike and torch.allclose(made.detach(), recorded.detach(), equal_nan=True)
 

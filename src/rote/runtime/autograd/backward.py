@@ -35,7 +35,7 @@ import torch
 from ...base import MisuseError, NotReplayedError, user_site
 from ...hazards import findings_of, rules
 from ...hazards.rules import Reason, Rule, reason
-from ..arguments import NOT_MINE, Call, Openings, bind
+from ..arguments import NOT_MINE, Call, Openings, SlotsBefore, Spec, Target, bind
 from ..backends import PROCESS
 from ..fingerprint import WatchedWords, watch
 from ..memory import Holding
@@ -68,6 +68,7 @@ class Backward:
         spoiled: A saved tensor that the call itself modified afterwards, and the version that was saved.
         order: Which results are computed from which.
         groups: The results that are freed together.
+        outline: The structure of what the call returns.
         repeats: The call may be made again without changing anything but slots that it binds.
         binds: It binds some.
 
@@ -87,6 +88,7 @@ class Backward:
         spoiled: tuple[torch.Tensor, int] | None,
         order: Order,
         groups: list[ResultGroup],
+        outline: Spec,
         *,
         repeats: bool = False,
         binds: bool = False,
@@ -100,9 +102,10 @@ class Backward:
         self._log = log
         self._spoiled = spoiled
         self._repeats = repeats
-        self._binds = binds
         self._order = order
         self._groups = groups
+        # the slots that are put back when the call is made again, and the structure of what it leaves
+        self._bindings: tuple[Sequence[Target], Spec] | None = None if binds else ((), outline)
         self._probe = Probe() if order.sources else None
         self._openings = Openings()  # of the arguments of walks
         self.asked = False
@@ -125,7 +128,7 @@ class Backward:
         versions = self._versions()
         whole: Any = self._occupancy.take() if any([group.keeps for group in self._groups]) else None
         owner = self._owner() if self._repeats else None
-        repeatable = Repeatable.of(owner, call, binds=self._binds) if owner is not None else None
+        repeatable = Repeatable.of(owner, call) if owner is not None else None
         handed: list[Any] = [None] * len(values)
         with nullcontext() if torch.is_grad_enabled() else torch.enable_grad():  # the callable enables it
             for group in self._groups:
@@ -342,15 +345,20 @@ class Backward:
         """Gradients with a history of their own: the call is made again, and later ones run eagerly."""
         text = "create_graph=True was asked of a result that came from a recording"
         why = reason(rules.SECOND_ORDER, text, user_site())
-        before = again.slots() if again is not None else None  # the recordings tell, which are given up
+        if self._bindings is None and (owner := self._owner()) is not None:
+            self._bindings = owner.bindings_of(self)  # before its recordings are given up
         self._give_up(why)
         function = again.function() if again is not None else None
-        if again is None or function is None or before is None:
+        if again is None or function is None or self._bindings is None:
             raise MisuseError(f"{why} (The next calls run eagerly.)")
         leaves = again.call.leaves
         sources = [*(leaves[index] for index in self._arguments), *self._walk.parameters]
         wanted = [source for source, need in zip(sources, needed, strict=True) if need]
-        made = again.gradients(function, before, self._tracked, gradients, wanted, self._walk.results, ends)
+        targets, outline = self._bindings
+        before = SlotsBefore(targets)
+        made = again.gradients(
+            function, before, outline, self._tracked, gradients, wanted, self._walk.results, ends
+        )
         if made is None:
             raise MisuseError(f"{why} What the call reads was changed before its backward.")
         found = iter(made[len(ends) :])

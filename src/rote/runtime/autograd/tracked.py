@@ -388,6 +388,7 @@ def take_over(
         use.spoiled(needed),
         Order.of(results),
         _groups(results, [*placed, *others]),
+        template.spec,
         repeats=repeats,
         binds=binds,
     )

@@ -7,13 +7,13 @@ Both are classes of a room above, which say what their methods do.
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 import torch
 
 from ...hazards.rules import Reason
-from ..arguments import Call, SlotsBefore
+from ..arguments import Call, Spec, Target
 from ..memory import Holding
 from ..program import Result
 from ..reads.trace import Output
@@ -40,7 +40,7 @@ class Owner(Protocol):
     def open_walk(self, walk: GradientWalk, call: Call) -> Walker: ...
     def reaches(self, container: Any) -> bool: ...
     def refuse(self, why: Reason) -> None: ...
-    def slots_before(self) -> SlotsBefore | None: ...
+    def bindings_of(self, backward: Any) -> tuple[Sequence[Target], Spec] | None: ...
 
 
 class Occupancy:

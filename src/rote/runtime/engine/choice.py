@@ -19,7 +19,7 @@ from ...hazards.rules import Reason, reason
 from ..arguments import Call
 from ..autograd.graph import can_stand_in
 from ..capture import Observation, parameters_of
-from ..conditions import Guard, abandoned, held_by, is_watched
+from ..conditions import abandoned, held_by, is_watched
 from ..program import (
     BUFFER,
     PLACES,
@@ -231,21 +231,24 @@ def drop_abandoned(choices: Iterable[Choice], ledger: Ledger) -> None:
         ends.append(len(values))
     if not values:
         return
-    free = _free(values, [recording.guard.python for _, recording in others], ledger)
+    free = _free(values, [recording for _, recording in others], ledger)
     values.clear()
     for (choice, recording), start, end in zip(others, [0, *ends], ends, strict=False):
         if any(free[start:end]):
             choice.drop(recording)
 
 
-def _free(values: list[Any], guards: list[Guard], ledger: Ledger) -> list[bool]:
-    """Whether guards alone hold each of some objects, as far as is known."""
+def _free(values: list[Any], recordings: list[Recording], ledger: Ledger) -> list[bool]:
+    """Whether recordings alone hold each of some objects, as far as is known."""
     if not ledger.allows_search:
         # The death of other objects goes unnoticed. Tensors are watched by guards themselves.
         if not any([is_watched(value) and not is_instance(value, torch.Tensor) for value in values]):
             return [False] * len(values)
+        guards = [recording.guard.python for recording in recordings]
         users = set[int]().union(*[guard.users() for guard in guards])
-        return held_by([*guards, *[form for guard in guards for form in guard.forms]], values, users)
+        forms = [form for guard in guards for form in guard.forms]
+        results = [node.template for recording in recordings for node in recording.root.walk()]
+        return held_by([*guards, *forms, *results], values, users)
     began, free = perf_counter(), abandoned(values)
     ledger.add_search(perf_counter() - began)
     return free

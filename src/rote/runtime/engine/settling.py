@@ -26,6 +26,7 @@ from ..program import (
     EXTERNAL,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    FOUND,
     GIVEN,
     INPUT_VIEW,
     PASSED,
@@ -455,6 +456,8 @@ class Settling:
         for part, leaf in zip(leaves_of(observed.value), observed.template.leaves, strict=False):
             if leaf.kind == GIVEN:
                 fresh.append(branches[leaf.index])
+            elif leaf.kind == FOUND:
+                fresh.append(leaf.value())
             elif self._is_of_stood(leaf):
                 given = self._call.leaves[leaf.index]
                 view = leaf.kind == INPUT_VIEW

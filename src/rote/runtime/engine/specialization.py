@@ -22,8 +22,8 @@ import torch
 from ...base import COLLECTOR, InternalError, Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import OPAQUE, Call, GivenTarget, SlotsBefore, describe_key, device_of
-from ..autograd import BackwardOrder
+from ..arguments import OPAQUE, Call, GivenTarget, Spec, Target, describe_key, device_of
+from ..autograd import Backward, BackwardOrder
 from ..autograd.graph import GradientWalk
 from ..backends.protocol import Backend, Lock, ResultSizeError, unwaited
 from ..capture import Observation, Plan, TracedCall, TraceHooks
@@ -103,6 +103,7 @@ class Specialization:
         self.counts = KeyCounts()
         self.settled = self.is_idle = False  # it was recorded; its calls do next to nothing
         self._told = False  # that it runs eagerly
+        self._asked = 0  # replays when it was asked last what only recordings hold; -1 after a traced call
         self._judged = False  # the store has it that nothing comes of it, and what that costs
         self.last_mismatch: Reason | None = None
         self.subject = subject
@@ -245,7 +246,11 @@ class Specialization:
         return model if model is not None and not self._reached(model, call) else None
 
     def _left_alone(self) -> Answer:
-        """The call would be traced, but the ledger cannot pay for that."""
+        """The call would be traced, but the ledger cannot pay for it; what was replaced dies all the same."""
+        replays = sum([each.replays for each in self.recordings])
+        if replays != self._asked:
+            self._asked = replays
+            drop_abandoned([self.choice], self._ledger)
         why = self._last_reasons or self.earlier.reasons
         if why:
             self._tell(why[0])
@@ -479,7 +484,7 @@ class Specialization:
     def _execute(
         self, recording: Recording | None, call: Call, plan: Plan, site: Site, found: list[Reason]
     ) -> Answer:
-        guards = found
+        guards, self._asked = found, -1
         if recording is None and not found:
             guards = self._guard_reasons(site) or self.choice.moved(call, site)
         if guards:
@@ -778,11 +783,16 @@ class Specialization:
         if self.life.state is not State.EAGER:
             self.give_up(LifeEvent.LIMIT, why)
 
-    def slots_before(self) -> SlotsBefore | None:
-        """What lies in the slots outside that its calls bind; None if no recording is left."""
+    def bindings_of(self, backward: Backward) -> tuple[list[Target], Spec] | None:
+        """The slots outside that calls bind, and the structure of what the one of a recorded graph leaves.
+
+        None if no recording of it is left.
+        """
+        nodes = [node for recording in self.recordings for node in recording.root.walk()]
+        found = next((node.template for node in nodes if node.backward is backward), None)
         targets = [target for recording in self.recordings for target in recording.binds]
-        known = SlotsBefore([each for each in targets if not isinstance(each, GivenTarget)])
-        return known if self.recordings else None
+        outside = [target for target in targets if not isinstance(target, GivenTarget)]
+        return (outside, found.spec) if found is not None else None
 
     def holdings(self) -> list[Holding]:
         """The memory of all recordings of the key."""

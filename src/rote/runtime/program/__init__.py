@@ -78,6 +78,7 @@ from .template import (
     COMPUTED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    FOUND,
     GIVEN,
     INPUT_VIEW,
     META,

@@ -14,9 +14,9 @@ from ..numbers import TrackedNumbers, array_token
 from ..objects import exact
 from .operations import are_like, number_of
 
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN = (
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN, FOUND = (
     "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
-    "given",
+    "given", "found",
 )  # fmt: skip
 COMPUTED = "computed"
 """A number that each replay computes."""
@@ -31,7 +31,7 @@ class OutputLeaf:
         token: Its form for comparison.
         index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
             earlier leaf of the result (again) or the leaf that it is a view of (view).
-        value: The tensor in the recording, the external tensor, or the plain value.
+        value: The tensor in the recording, the external tensor, the plain value, or what leads to an object.
         spent: It requires grad, and its graph was consumed inside the call.
         tracked: It requires grad, and backward may be called on it.
         base: The base of an external view with a graph.

@@ -27,6 +27,7 @@ from ..program import (
     COMPUTED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    FOUND,
     GIVEN,
     INPUT_VIEW,
     META,
@@ -123,6 +124,10 @@ PARTS: Mapping[str, Part] = {
     ),
     EXTERNAL_SAME: _ITSELF,
     VALUE: _ITSELF,
+    FOUND: Part(
+        lambda making, position, leaf: leaf.value(),
+        lambda writing, leaf: f"{writing.source.constant(leaf.value)}()",
+    ),
     COMPUTED: Part(lambda making, position, leaf: leaf.value.made(making.lent)),
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),

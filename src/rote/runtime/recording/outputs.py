@@ -14,7 +14,7 @@ from torch.distributions import Distribution
 from ...base import Site, is_instance
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import GivenBranch, UnderArray, flatten, paths, repeated
+from ..arguments import FoundObject, GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
 from ..numbers import array_token
 from ..objects import base_of, exact, pointer_of, said_module
@@ -23,6 +23,7 @@ from ..program import (
     EXTERNAL,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
+    FOUND,
     GIVEN,
     INPUT,
     INPUT_VIEW,
@@ -152,7 +153,9 @@ def make_template(
                 why = reason(rules.OPAQUE_OUTPUT, f"{name} is an argument, and lies in state as well", site)
             blockers.extend([why] if why is not None else [])
         elif type(leaf) is GivenBranch:
-            found.append(_given_leaf(leaf))
+            found.append(OutputLeaf(GIVEN, (GIVEN, leaf.number), index=leaf.number))
+        elif type(leaf) is FoundObject:
+            found.append(OutputLeaf(FOUND, (FOUND, leaf.token), value=leaf))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
         elif computed:
@@ -197,12 +200,6 @@ def _seen_in(made: OutputLeaf, storages: StorageTable, given: Sequence[Any]) -> 
     if made.kind == EXTERNAL_VIEW:
         return storages.externals[made.token.origin[1]]
     return given[made.index] if made.index < len(given) else None
-
-
-def _given_leaf(branch: GivenBranch) -> OutputLeaf:
-    if branch.number is None:
-        return OutputLeaf(VALUE, (GIVEN, id(branch.value)), value=branch.value)
-    return OutputLeaf(GIVEN, (GIVEN, branch.number), index=branch.number)
 
 
 def _value_token(leaf: Any, storages: StorageTable) -> Any:

@@ -27,7 +27,7 @@ from ..arguments import (
 )
 from ..backends.protocol import Backend
 from ..engine import LifeEvent, Specialization
-from ..program import Template, versions_kept
+from ..program import FOUND, Template, versions_kept
 from ..pytorch import has_memory
 from ..reads import WATCH
 from ..reads.trace import Effect
@@ -134,8 +134,10 @@ class Check:
         branches = self._call.branches()
         numbers = {id(branch): number for number, branch in reversed([*enumerate(branches)])}
         outputs = [leaf for each in self._templates() for leaf in each.leaves]
-        kept = {id(leaf.value) for leaf in outputs if isinstance(leaf.value, tuple)}
-        marking = Marking(lambda each: numbers.get(id(each)), lambda each: id(each) in kept, bool)
+        kept = {id(leaf.value()): leaf.value for leaf in outputs if leaf.kind == FOUND}
+        marking = Marking(
+            lambda each: numbers.get(id(each)), lambda each: id(each) in kept, lambda each: kept[id(each)]
+        )
         value = marking.mark(value)
         return Bound(value, targets, tuple([marking.mark(part) for part in parts])) if targets else value
 

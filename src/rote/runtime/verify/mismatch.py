@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ...base import Site
-from ..arguments import GivenBranch, bytes_of, flatten, numbers_of, paths, sharing
+from ..arguments import FoundObject, GivenBranch, bytes_of, flatten, numbers_of, paths, sharing
 from ..objects import mark
 from ..state import same, show
 
@@ -83,7 +83,9 @@ def compare_attributes(name: str, leaf: Any, known: set[str]) -> Iterator[Mismat
 def _compare_leaf(name: str, replayed: Any, plain: Any, tolerance: float) -> Iterator[Mismatch]:
     if isinstance(replayed, torch.Tensor) and isinstance(plain, torch.Tensor):
         yield from compare_tensors(name, replayed, plain, tolerance)
-    elif not same(mark(plain), mark(replayed)) and not (type(plain) is GivenBranch and plain == replayed):
+    elif not same(mark(plain), mark(replayed)) and not (
+        type(plain) in (GivenBranch, FoundObject) and plain == replayed
+    ):
         yield Mismatch(name, f"is {show(replayed)} and {show(plain)} in the plain call")
 
 

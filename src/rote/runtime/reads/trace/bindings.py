@@ -20,7 +20,7 @@ from ...arguments import (
     DELETED,
     TOLD,
     Bound,
-    GivenBranch,
+    FoundObject,
     GivenTarget,
     Made,
     Marking,
@@ -32,10 +32,12 @@ from ...arguments import (
 from ...numbers import KINDS, TRUTHS
 from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read, address_of
-from .kinds import PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
+from .kinds import CONTAINER, DERIVED, OTHER, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
 from .outside import Outside
 from .written import MAPPINGS, Growing, Told, WrittenSlot, contents, has_same_members, is_same, target_of
 
+_OBJECTS = frozenset({CONTAINER, DERIVED, OTHER})
+"""Kinds of what is handed out as the object that it is."""
 _OF_SIZE = frozenset({LENGTH, ORDER, KIND, ATTRIBUTE})
 """Kinds of reads of a container that say nothing of what its members are: it has a ``maxlen`` beside them."""
 
@@ -75,6 +77,7 @@ class Bindings:
         self._outside = outside
         self._slots = outside.slots
         self._followed = outside.followed
+        self._told: set[int] | None = None  # identities of what a guard tells, once that was asked
         self._is_check = False  # the call is compared with a replay, and nobody tells what its arrays are
 
     def of(
@@ -90,8 +93,8 @@ class Bindings:
         A slot that it has read before holds what an earlier call has left, and is no such slot.
         """
         given, slots = self._outside.given, self._slots
-        self._is_check = not others
-        binding = Binding(Marking(self._number_of, self._outside.has, _is_plain), often, by_value, others)
+        self._is_check, self._told = not others, None
+        binding = Binding(Marking(self._number_of, self._outside.has, self._found), often, by_value, others)
         value = binding.marking.mark(value)
         for each in slots.written.values():
             number = given.branch(each.container)
@@ -127,12 +130,29 @@ class Bindings:
             outside.running.refuse("a tuple", "hands out a tuple that is two of its arguments")
             return None
 
+    def _found(self, value: Any) -> FoundObject | None:
+        """What leads a replay to something outside; a tuple of plain values keeps nothing alive."""
+        outside = self._outside
+        if outside.kinds[type(value)] not in _OBJECTS or identity(value) in outside.given.leaves:
+            return None
+        if identity(value) in outside.anchored:
+            return FoundObject(value, weakly=True) if not outside.by_content(type(value)) else None
+        place = outside.find_place(value)
+        if place is not None and place.now() is value:  # the call leaves it there
+            return FoundObject(value, place)
+        if self._told is None:
+            self._told = outside.told_by_slots()
+        return FoundObject(value) if identity(value) in self._told or _is_plain(value) else None
+
     def _pin_inside(self, value: Any) -> None:
-        """What a replay hands out or binds is the object that it is."""
+        """What a replay hands out or binds is the object that it is, whatever is found in it by then."""
         met, left = set[int](), [value]
         while left:
             part = left.pop()
-            part = part.value if type(part) is GivenBranch and part.number is None else part
+            if type(part) is FoundObject:
+                if part.place is None:
+                    self._outside.pin(part())
+                continue
             if self._outside.kinds[type(part)] in (PLAIN, TENSOR) or identity(part) in met:
                 continue
             met.add(identity(part))

@@ -107,6 +107,7 @@ COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
 SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
 """Kinds of slots that one value lies in."""
+_LYING = SLOTS | {VARIABLE}
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _FROZEN = (frozenset, BuiltinMethodType, MethodWrapperType)
@@ -306,6 +307,19 @@ class Outside(dict[int, Any]):
         """Whether a slot that the call has read and never written holds a tensor."""
         return any([address not in self.slots.written for address in self._slots_with(tensor)])
 
+    def told_by_slots(self) -> set[int]:
+        """Identities of objects of which a condition says which they are: they lay in slots that were read.
+
+        Or a tuple or a bound method lay there, which has its parts for good.
+        """
+        found, left = set[int](), [each.value for each in self.reads.values() if each.kind in _LYING]
+        while left:
+            value = left.pop()
+            found.add(identity(value))
+            left += members.values(value) if issubclass(type(value), tuple) else ()
+            left += (value.__self__,) if type(value) is MethodType else ()
+        return found
+
     def _slots_with(self, tensor: torch.Tensor) -> list[tuple[str, int, Any]]:
         """The slots that were read, in which a tensor lay."""
         form, reads = self._marked(tensor), self.reads.items()
@@ -409,7 +423,7 @@ class Outside(dict[int, Any]):
     def _lay_in(self, read: Read) -> Any:
         """What the call has found in a slot, of what is compared by what it holds."""
         where = read.kind, identity(read.container), read.key
-        if read.kind not in (*SLOTS, VARIABLE) or type(read.value) not in (Content, Position):
+        if read.kind not in _LYING or type(read.value) not in (Content, Position):
             return None
         if where in self.slots.written:
             return self.slots.written[where].itself
@@ -653,8 +667,16 @@ class Outside(dict[int, Any]):
         if where in self.anchored or any([self.given.holds(each) for each in owners]):
             return  # the next call has another argument there
         place = self._place(kind, container, key, owner, suffix)
-        if place is not None:
+        if place is not None and place.takes_others:
             self.given.carry(place)
+
+    def find_place(self, value: Any) -> StatePlace | None:
+        """A slot in which an object lay when the call has read it, if a replay can find it there."""
+        found = (each for each in self.reads.values() if each.value is value and each.kind in SLOTS)
+        read = next(found, None)
+        if read is None or identity(read.container) in self.slots.carriers:
+            return None
+        return self._place(read.kind, read.container, read.key, self.get(read.owner), read.suffix)
 
     def _place(
         self, kind: str, container: Any, key: Any, owner: Any, suffix: str, depth: int = _DEPTH
@@ -663,6 +685,9 @@ class Outside(dict[int, Any]):
         owner = None if owner is container else owner
         name = self.name(container if owner is None else owner, suffix)
         place = place_of(kind, container, key, owner, name)
+        if place is not None:
+            self.pin(container if owner is None else owner)  # it is found by which object that is
+            self.pin(container)
         if place is not None or not depth:
             return place
         table = owner is not None and table_of(owner) is container
