@@ -27,6 +27,7 @@ from torch.utils._python_dispatch import (
     _get_current_dispatch_mode_stack as dispatch_modes,  # pyright: ignore[reportPrivateUsage]
 )
 
+from ...base import identity
 from .modes import DispatchMode
 from .replaced import REPLACEMENTS
 from .torch_private import unseen_functions
@@ -82,8 +83,11 @@ def run_kernel(run: Callable[..., Any], kernel: Any, args: Iterable[Any], named:
         return run(kernel, *args, **named)
 
 
-LAUNCHING = frozenset({run_compiled.__code__, run_kernel.__code__})
-"""The code below which nobody follows a call: it launches kernels, and reads no object of the user's."""
+LAUNCHING = frozenset({identity(run_compiled.__code__), identity(run_kernel.__code__)})
+"""The code below which nobody follows a call, by identity: it launches kernels, and reads no object of the user's.
+
+Code that Dynamo makes may have constants without a hash, so nobody asks whether it is equal to this.
+"""
 
 
 def compiled_writes(graph: CompiledGraph) -> frozenset[int]:

@@ -383,7 +383,7 @@ def _runs_apart(frame: FrameType, followed: FollowedCode) -> bool:
         known = identity(code) in PASSES_ON or is_own(code.co_filename)
         if (known or code.co_filename.startswith(TORCHS_OWN)) and passing:
             return True
-        if code in LAUNCHING:
+        if identity(code) in LAUNCHING:
             return True
         if followed.original(code) is not code and code.co_filename != _TREES:
             return False

@@ -99,7 +99,7 @@ def _runs_inside(frame: FrameType | None, unknown: bool) -> bool:
     """
     inside = TORCHS_OWN if unknown else TORCHS_OWN[:1]
     while frame is not None:
-        if frame.f_code in LAUNCHING:
+        if identity(frame.f_code) in LAUNCHING:
             return True
         file = frame.f_code.co_filename
         if file.startswith(inside) and file != torch.__file__:
