@@ -17,10 +17,12 @@ import numpy
 LARGEST_ARRAY = 1 << 24
 """Bytes of an array that is followed."""
 OF_ARRAYS = frozenset({
-    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
-    "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
-    "full_like", "hstack", "max", "mean", "median", "min", "ones_like", "prod", "repeat", "reshape", "round",
-    "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where", "zeros_like",
+    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
+    "asarray", "ascontiguousarray", "average", "clip", "concatenate", "copy", "count_nonzero", "cumsum",
+    "diff", "dot", "expand_dims", "full_like", "hstack", "isclose", "max", "mean", "median", "min", "nanmax",
+    "nanmean", "nanmin", "nansum", "ones_like", "percentile", "prod", "quantile", "repeat", "reshape", "roll",
+    "round", "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where",
+    "zeros_like",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
