@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import numpy as np
 import pytest
 import torch
@@ -334,3 +336,64 @@ def test_large_ones_are_not_compared(device):
     report = g.report()
     assert not report.replayed and any(each.code == "RT103" for each in report.reasons)
     g.reset()
+
+
+LOOKS = (
+    "a.max()", "np.percentile(a, 50)", "a[1:3].sum()", "np.sort(a)[-2]", "float(a[0])", "a.mean().item()",
+    "np.unique(a.round(1)).size", "np.array(a).sum()", "memoryview(a)[0]", "list(a)[1]", "a.tolist()[2]",
+    "sum(a)", "max(a)", "int(np.argmax(a[::-1]))", "bytes(a)[3]", "np.asarray(a, dtype=np.float64).sum()",
+    "np.frombuffer(a, np.float32)[1]", "np.broadcast_to(a, (2, 12)).sum()",
+    "torch.from_numpy(a).sum().item()", "a.view(np.int32)[0]", "next(iter(a))", "a.flat[2]", "np.dot(a, a)",
+    "len(str(a))", "pickle.dumps(a)[-9]", "copy.copy(a)[0]", "zlib.crc32(a.tobytes())",
+    "array.array('f', a)[1]", "np.ndarray.max(a)", "[*map(float, a)][3]",
+    "functools.reduce(operator.add, a)", "a.__getitem__(0)", "operator.itemgetter(0)(a)",
+    "struct.unpack('f', a[:1])[0]", "struct.unpack_from('f', a, 8)[0]", "np.linalg.norm(a)",
+    "bytearray(a)[5]", "np.add.reduce(a)", "np.add.accumulate(a)[-1]", "np.einsum('i->', a)",
+    "np.ma.masked_array(a).sum()", "np.vectorize(float)(a)[2]", "np.frompyfunc(float, 1, 1)(a)[1]",
+    "np.concatenate([[0.0], a])[1]", "np.where(a > 0.5)[0].size", "np.nonzero(a > 1)[0].sum()",
+    "a.nonzero()[0].size", "np.stack([a, a]).sum()", "sorted(a)[0]", "dict(enumerate(a))[1]",
+    "np.array([a, a])[1, 2]", "np.histogram(a, 3)[0][1]", "a.dot(a)",
+    "np.savez(b := io.BytesIO(), a) or b.getvalue()[-70]", "a.astype(int).sum()", "(a > 0.5).sum()",
+    "a @ a", "-a[2]", "io.BytesIO(a).read()[7]", "int.from_bytes(a[:1], 'little')", "a.copy().max()",
+    "np.copy(a)[1]", "a.reshape(3, 4)[1].sum()",
+    "np.put_along_axis(z := np.zeros(12), a.astype(int), a, 0) or z.sum()", "np.roll(a, 1)[0]",
+    "np.isclose(a, 1).sum()",
+)  # fmt: skip
+"""Ways in which Python, numpy and other code in C come to the numbers of an array."""
+
+
+def looking(look):
+    names = ["array", "copy", "functools", "io", "operator", "pickle", "struct", "zlib"]
+    scope = {"np": np, "torch": torch, **{name: importlib.import_module(name) for name in names}}
+    return eval(f"lambda a: {look}", scope)
+
+
+@pytest.mark.parametrize("look", [*LOOKS, "all(a > 0.3)", "any(a > 0.9)"])
+def test_ways_to_look_at_an_argument(device, look):
+    number, x = looking(look), torch.ones(2, device=device)
+
+    def use(array):
+        found = float(number(array))
+        return x * 2 if found > 0.9 else x + found
+
+    g = rote.graph(use, keep=True)
+    for call in range(CALLS):
+        array = np.random.default_rng(call).random(12).astype(np.float32)
+        assert torch.equal(g(array), use(array)), call
+    g.reset()
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_ways_to_look_at_an_array_that_is_another_one(device, look):
+    number = looking(look)
+
+    def use(state, array, x):
+        found = float(number(array))
+        return (x * 2 if found > 0.9 else x + 1), int(found) % 2
+
+    def kept(state, array, x):
+        state.kept = float(number(array))
+        return x
+
+    for each in (use, kept):
+        play(device, each, lent, source=lambda state, x: state.table * x[0, 0], calls=CALLS, values=OTHERS)

@@ -9,6 +9,7 @@ from .arrays import (
     METHODS,
     NAME_OF,
     STORED,
+    STORED_ALONG,
     WRITE_AT,
     array_token,
     copied,

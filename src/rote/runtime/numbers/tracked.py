@@ -550,7 +550,7 @@ class TrackedNumbers:
 
     def hands_out(self, value: Any) -> bool:
         """Whether an array may be part of a result, or is kept, and replays make it."""
-        if type(value) is not numpy.ndarray or self.stopped is not None:
+        if type(value) is not numpy.ndarray or self.stopped is not None or not value.flags.writeable:
             return False
         if not self.follows:
             return True

@@ -76,6 +76,7 @@ from ...numbers import (
     OF_TEXTS,
     ROW_LENGTH,
     STORED,
+    STORED_ALONG,
     TELL_TIME,
     TEXTS,
     TRUTHS,
@@ -732,6 +733,11 @@ def _call(
         _construct(trace, numbers, function, args, named)
     elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
         _into_c(trace, numbers, function, args, named)
+    elif function is numpy.put_along_axis and len(args) == 4 and not named:
+        array, *operands = args
+        if not _follows_writes(trace, numbers, STORED_ALONG, array, *operands):
+            _written(numbers, array)
+            numbers.pin_inside(*operands)
     elif type(function) is _OF_NUMPY and not named and _is_unit(trace, numbers, function, args):
         return
     else:
@@ -1143,7 +1149,7 @@ def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:
         elif type(asked) is WrapperDescriptorType and asked.__objclass__ in _HOLD:
             numbers.pin_inside([*asked(each)])
         elif is_data(each) or each is None or kind is GeneratorType or _yields(asked):
-            continue
+            numbers.pin(each)  # an array, which holds its numbers itself
         elif kind not in _HANDS_ON or not numbers.pin_inside(each, objects=True):
             numbers.stop(f"a {kind.__name__} is looked through")
 
