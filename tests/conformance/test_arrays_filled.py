@@ -209,3 +209,49 @@ def test_an_array_outside_that_is_written(device):
         return step
 
     checked(make, device)
+
+
+def masked_spans(x, given):
+    """As SpecAugment masks spans of time, whose starts are drawn."""
+    spans = 1 + int(2 * SIZE / 8 + numpy.random.rand(1).item())
+    rows = [numpy.random.choice(numpy.arange(6), spans, replace=False) for _ in range(2)]
+    places = numpy.broadcast_to(numpy.array(rows)[:, :, None], (2, spans, 3)).reshape(2, spans * 3)
+    places = places + numpy.broadcast_to(numpy.arange(3)[None, None], (2, spans, 3)).reshape(2, spans * 3)
+    if places.max() > 6:
+        places[places > 6] = 6
+    mask = numpy.zeros((2, 7), dtype=bool)
+    numpy.put_along_axis(mask, places, 1, -1)
+    return torch.tensor(mask, device=x.device) * x[0], mask
+
+
+def broadcast(x, given):
+    """It cannot be written."""
+    return numpy.broadcast_to(given, (2, SIZE)), x * 2
+
+
+def put_into_an_argument(x, given):
+    numpy.put_along_axis(given, numpy.array([1, 2]), given[:2] * 2, 0)
+    return torch.from_numpy(given) * 2
+
+
+@pytest.mark.parametrize("step", [masked_spans, broadcast, put_into_an_argument])
+def test_what_is_put_along_an_axis(device, step):
+    numpy.random.seed(3)
+    state = numpy.random.get_state()
+    plain = played(lambda: step, device, lambda each: each, 0)
+    numpy.random.set_state(state)
+    graphs = []
+
+    def wrap(each):
+        graphs.append(rote.graph(each, keep=True))
+        return graphs[0]
+
+    for found, expected in zip(played(lambda: step, device, wrap, 0), plain, strict=True):
+        assert_alike(found, expected)
+        flags = [
+            [each.flags.writeable for each in some if isinstance(each, numpy.ndarray)]
+            for some in (found, expected)
+            if isinstance(some, tuple)
+        ]
+        assert flags[:1] == flags[1:]
+    assert step is not masked_spans or graphs[0].report().replayed >= 8, graphs[0].explain()

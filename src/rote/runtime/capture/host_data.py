@@ -137,7 +137,7 @@ _INDEXING_ALONE = _INDEXING | {tuple}
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
-_GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__})
+_GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__, _Tensor.__index__})
 _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON | {_REBINDS}
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
@@ -675,6 +675,8 @@ class HostDataMode(TorchFunctionMode):
         array = tracer.host.aside(tensor.numpy)
         tracer.host.lend(tensor, array, read=True)
         self.read.append(self._now(tensor))
+        if self._numbers is not None:
+            self._numbers.read_array(array)
 
         def stray(writes: bool) -> bool:
             if writes:

@@ -584,6 +584,8 @@ class TracedCall:
         if any([each.is_written for each in host.read]):
             blockers.append(reason(rules.MEMORY_ESCAPE, _LENT, self._site))
         host.read.clear()  # or they would outlive the call
+        if numbers is not None:
+            numbers.let_go()
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         if any([leaf.tracked for leaf in template.leaves]):
             tracer.taken.leave_graph()

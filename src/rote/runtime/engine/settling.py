@@ -219,7 +219,11 @@ class Settling:
         )
         # as long as a read of a number is a way for each value, or each call asks for what it has read itself
         missed = numbers is not None and (numbers.missed or changing.ways >= FEW)
-        if counted or often or missed:
+        # what numpy computes of an array is a result: nothing can be said of that unless it is followed
+        made = any([why.code == rules.OPAQUE_OUTPUT.code for why in found]) and not changing.whole.isdisjoint(
+            self._observed.lines
+        )
+        if counted or often or missed or made:
             changing.read(self._observed.lines, numbers.reading if numbers is not None else NO_LINES)
 
     def _close_arrays(self) -> None:

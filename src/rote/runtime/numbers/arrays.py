@@ -17,10 +17,12 @@ import numpy
 LARGEST_ARRAY = 1 << 24
 """Bytes of an array that is followed."""
 OF_ARRAYS = frozenset({
-    "all", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "asarray",
-    "ascontiguousarray", "clip", "concatenate", "copy", "cumsum", "diff", "dot", "expand_dims",
-    "full_like", "hstack", "max", "mean", "median", "min", "ones_like", "prod", "repeat", "reshape", "round",
-    "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var", "vstack", "where", "zeros_like",
+    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
+    "asarray", "ascontiguousarray", "average", "broadcast_to", "clip", "concatenate", "copy", "count_nonzero",
+    "cumsum", "diff", "dot", "expand_dims", "full_like", "hstack", "isclose", "max", "mean", "median", "min",
+    "nanmax", "nanmean", "nanmin", "nansum", "ones_like", "percentile", "prod", "quantile", "repeat",
+    "reshape", "roll", "round", "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var",
+    "vstack", "where", "zeros_like",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
@@ -43,7 +45,7 @@ NAME_OF: Mapping[Any, str] = {each: name for name, each in _FUNCTIONS.items()}
 _WRITING = frozenset({"out", "where", "casting", "subok", "order", "mode", "initial", "like"})
 """Names of operands that make more of a function than what it gives for arrays."""
 FUNCTION, METHOD, ITEM, MEMBERS = "function of arrays", "method of an array", "item of an array", "members"
-STORED = "an array with another item"
+STORED, STORED_ALONG = "an array with another item", "an array with others along an axis"
 IN_PLACE: Mapping[str, Callable[[Any, Any], Any]] = {
     "INPLACE_ADD": operator.iadd, "INPLACE_SUBTRACT": operator.isub, "INPLACE_MULTIPLY": operator.imul,
     "INPLACE_TRUE_DIVIDE": operator.itruediv, "INPLACE_FLOOR_DIVIDE": operator.ifloordiv,
@@ -152,6 +154,12 @@ def _written_at(write: Callable[[Any, Any, Any], None], array: Any, form: Sequen
     return written
 
 
+def _stored_along(array: Any, places: Any, new: Any, axis: int) -> Any:
+    written = copied(array)
+    numpy.put_along_axis(written, places, new, axis)
+    return written
+
+
 def takes_names(names: tuple[str, ...]) -> bool:
     """Whether operands may be given by these names."""
     return _WRITING.isdisjoint(names)
@@ -174,7 +182,8 @@ def _by_method(name: str, names: Sequence[str], array: Any, *given: Any) -> Any:
 
 APPLIED_TO_ARRAYS: Mapping[str, Callable[..., Any]] = {
     FUNCTION: _by_function, METHOD: _by_method, ITEM: _item, MEMBERS: lambda *members: members,
-    STORED: _stored, **{name: partial(_written, each) for name, each in IN_PLACE.items()},
+    STORED: _stored, STORED_ALONG: _stored_along,
+    **{name: partial(_written, each) for name, each in IN_PLACE.items()},
     **{name: partial(_written_at, each.at) for each, name in WRITE_AT.items()},
 }  # fmt: skip
 """Functions of expressions."""

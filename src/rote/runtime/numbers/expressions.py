@@ -128,10 +128,10 @@ def _of_members(function: Callable[..., Any]) -> Callable[..., Any]:
 
 STRICT = partial(numpy.errstate, all="raise")
 """A context in which numpy raises what it warns of: that is of the call's, which may look for it."""
-FROM_TABLE = "from a table"
+FROM_TABLE, LOOKED_UP = "from a table", "from a table, if it is there"
 """What lies in a table that does not change, at a place that does."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    FROM_TABLE: operator.getitem,
+    FROM_TABLE: operator.getitem, LOOKED_UP: dict.get,
     **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
     **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
@@ -301,8 +301,9 @@ _ONE_TO_ONE = frozenset({"ADD", "SUBTRACT", "UNARY_NEGATIVE", "UNARY_POSITIVE", 
 def tells(expression: Expression) -> int | None:
     """The given number that an expression tells, since it has another value for each other number."""
     while isinstance(expression, Applied):
-        if expression.function == FROM_TABLE and isinstance(expression.operands[0], GivenNumber):
-            return expression.operands[0].index  # one of several that were read together
+        if expression.function == FROM_TABLE:  # one of several that were read together, or of a fixed table
+            expression = expression.operands[0]
+            continue
         numbers = [each for each in expression.operands if not isinstance(each, Fixed)]
         exact = all([each.kind is int for each in expression.operands if isinstance(each, Fixed)])
         if expression.function not in _ONE_TO_ONE or len(numbers) != 1 or not exact:

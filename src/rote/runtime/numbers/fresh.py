@@ -38,6 +38,9 @@ def fresh(value: Any) -> Any:
 
 
 def _letter(value: str) -> str | None:
+    if not value.isascii():  # Python keeps one object for each of Latin-1
+        made, again = (value + " ")[:1], (value + " ")[:1]
+        return made if made is not again else None
     return _written(value) if value.isascii() and value and _writes_letters() else None
 
 

@@ -58,6 +58,8 @@ from .gathered import Gathered
 from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
+HANDED = object()
+"""The operand that C gets itself."""
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
@@ -202,6 +204,7 @@ class TrackedNumbers:
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws, self.clock, self.arrays = draws, clock, arrays
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
+        self._passing: set[int] = set()  # of these, those of numbers that were read
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False
@@ -232,6 +235,16 @@ class TrackedNumbers:
         """The next instruction computes with numbers; where it is a call, the function is named."""
         if any(self.expression(each) is not None for each in _leaves(operands)):
             self._operands = function, operands
+
+    def look_up_next(self, table: tuple[Any, ...]) -> None:
+        """The next instruction reads a table at a place that C gets from a tensor."""
+        self._operands = FROM_TABLE, (table, HANDED)
+
+    def with_handed(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Operands of the last instruction, with the number that C alone has got meanwhile."""
+        if operands[-1] is not HANDED or [*map(type, self.handed)] != [int]:
+            return operands
+        return (*operands[:-1], self.handed.pop())
 
     def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
         """What the last instruction has computed with."""
@@ -320,12 +333,9 @@ class TrackedNumbers:
             self.has_arrays = True
             self._known[identity(result)] = result, made, result
             return result
-        if type(result) in TRUTHS:
-            self.outcomes.setdefault(made, Fixed.of(result))
-            return result
-        copy = fresh(result)
+        copy = None if type(result) in TRUTHS else fresh(result)
         if copy is None:
-            self.pin(*operands)
+            self.outcomes.setdefault(made, Fixed.of(result))
             return result
         self._known[identity(copy)] = copy, made, result
         return copy
@@ -540,7 +550,7 @@ class TrackedNumbers:
 
     def hands_out(self, value: Any) -> bool:
         """Whether an array may be part of a result, or is kept, and replays make it."""
-        if type(value) is not numpy.ndarray or self.stopped is not None:
+        if type(value) is not numpy.ndarray or self.stopped is not None or not value.flags.writeable:
             return False
         if not self.follows:
             return True
@@ -661,7 +671,8 @@ class TrackedNumbers:
 
     def reads(self, operation: str, lines: Lines, value: Any, path: Path) -> NumberRead | None:
         """The call reads a number from a tensor; None if it is not one that changes."""
-        if lines not in self.reading or self.stopped is not None or type(value) not in _READ:
+        is_known = type(value) in _READ or type(value) is numpy.ndarray
+        if lines not in self.reading or self.stopped is not None or not is_known:
             return None
         order = len(self._reads)
         way = self._computation.reader(path, order)(value)
@@ -690,10 +701,10 @@ class TrackedNumbers:
             self._pin_read(self.read(self._next[1]))
 
     def _pin_read(self, value: Any) -> None:
-        self.pin(*(value if type(value) is list else (value,)))
+        self.pin(*_leaves(value))
 
     def hand(self, value: Any) -> Any:
-        """A function has given a number, or a list: to the instruction that called it, or to C, which did."""
+        """A function has given what it read: to the instruction that called it, or to C, which did."""
         self.handed.append(value)
         return value
 
@@ -734,22 +745,37 @@ class TrackedNumbers:
             return value
         return self._take_list(place, value) if type(value) is list else self.take(place, value)
 
+    def read_array(self, array: Any) -> None:
+        """An array was made of a tensor, maybe of numbers that were just read; C may have asked for it."""
+        found, self._next = self._next, None
+        if found is not None:
+            self.take_array(found[0], array)
+            self._passing.add(identity(base_of(array)))
+            self.hand(array)
+
     def _take_list(self, place: NumberSource, values: list[Any]) -> list[Any]:
-        """The call reads several numbers at once: a list of the objects that it gets instead."""
+        """The call reads several numbers at once: a nested list of the objects that it gets instead."""
         key = place.address
         if key not in self._given:
-            if any([each != each for each in values]):
+            numbers = [*_leaves(values)]
+            if any([each != each for each in numbers]):
                 self.stopped = self.stopped or _NAN
-            copies = [fresh(each) for each in values] if self.stopped is None else [None]
+            copies = [fresh(each) for each in numbers] if self.stopped is None else [None]
             if any([each is None for each in copies]):
                 self.stopped = self.stopped or "no copy of a number can be made"
                 return values
-            self._given[key] = copies
-            self._know_given(place, copies, list(values), values)
-            source = self._known[identity(copies)][1]
-            for index, (copy, each) in enumerate(zip(copies, values, strict=True)):
-                self._known[identity(copy)] = copy, self._applied(FROM_TABLE, source, Fixed.of(index)), each
-        return list(self._given[key])
+            known = self._given[key] = _nested(values, iter(copies))
+            self._know_given(place, known, _nested(values, iter(numbers)), values)
+            self._know_members(known, self._known[identity(known)][1], iter(numbers))
+        return _nested(values, _leaves(self._given[key]))
+
+    def _know_members(self, copies: list[Any], source: Expression, stands: Iterator[Any]) -> None:
+        for index, copy in enumerate(copies):
+            part = self._applied(FROM_TABLE, source, Fixed.of(index))
+            if type(copy) is list:
+                self._know_members(copy, part, stands)
+            else:
+                self._known[identity(copy)] = copy, part, next(stands)
 
     # ------------------------------------------------------------------ other looks
 
@@ -852,6 +878,16 @@ class TrackedNumbers:
         self.pin(*self.gathered.clear())
         self.ends = True
 
+    def let_go(self) -> None:
+        """It is known what the call returns: arrays of tensors that were read would keep those alive."""
+        self._operands = None
+        for key, (value, *_) in [*self._known.items()]:
+            if type(value) is numpy.ndarray and identity(base_of(value)) in self._passing:
+                del self._known[key]
+        for each in self._passing:
+            self._under.pop(each, None)
+        self._passing.clear()
+
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""
         kinds = {number: kind_of(value) for number, value in self.values.items()}
@@ -891,6 +927,11 @@ def _leaves(value: Any) -> Iterator[Any]:
     else:
         for each in value:
             yield from _leaves(each)
+
+
+def _nested(form: list[Any], values: Iterator[Any]) -> list[Any]:
+    """A nested list of such a form with other values."""
+    return [_nested(each, values) if type(each) is list else next(values) for each in form]
 
 
 def _place_of(order: int, name: str = "", lines: Lines | None = None) -> NumberSource:

@@ -84,9 +84,9 @@ def run_kernel(run: Callable[..., Any], kernel: Any, args: Iterable[Any], named:
 
 
 LAUNCHING = frozenset({identity(run_compiled.__code__), identity(run_kernel.__code__)})
-"""The code below which nobody follows a call, by identity: it launches kernels, and reads no object of the user's.
+"""The code below which nobody follows a call: it launches kernels, and reads no object of the user's.
 
-Code that Dynamo makes may have constants without a hash, so nobody asks whether it is equal to this.
+By identity: code that Dynamo makes may have constants without a hash.
 """
 
 

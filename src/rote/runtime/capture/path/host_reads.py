@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from typing import Any
 
 import torch
@@ -12,16 +13,16 @@ import torch
 from ....base import Lines, bits_of, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
-from ...numbers import NumberRead, TrackedNumbers
+from ...numbers import NumberRead, TrackedNumbers, copied, is_array
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
 from .cursor import Cursor, Mode
 from .follower import Follower
 from .resized import ResizedStorages
 
-_READ = frozenset({"aten::_local_scalar_dense", "tolist"})
-"""The operations that read a number, or a list of them."""
+_READ = frozenset({"aten::_local_scalar_dense", "tolist", "numpy"})
+"""The operations that read a number, a list or an array of them."""
 MOST_LISTED = 64
-"""Numbers of a list that are followed; a replay computes with each of them."""
+"""Numbers of a nested list that are followed; a replay computes with each of them."""
 
 
 class _Unequal:
@@ -47,6 +48,14 @@ class ReadList(tuple[Any, ...]):
         shown = bits_of(value) if isinstance(value, (float, complex)) else repr(value)
         return super().__new__(cls, ("value", type(value).__name__, shown, _Unequal(value)))
 
+    def kinds(self) -> Iterator[str]:
+        """The names of the types of what lies in it."""
+        if self[0] == "list":
+            for item in self[1:]:
+                yield from item.kinds()
+        else:
+            yield self[1]
+
     def thaw(self) -> Any:
         """The nested list again."""
         return [item.thaw() for item in self[1:]] if self[0] == "list" else self[3].value
@@ -54,16 +63,17 @@ class ReadList(tuple[Any, ...]):
 
 @dataclass(frozen=True)
 class ReadArray:
-    """The numbers of an array as a hashable value."""
+    """The numbers of an array as a hashable value, and a copy of it."""
 
     shape: tuple[int, ...]
     dtype: str
     content: bytes
+    array: Any = field(compare=False, repr=False)
 
     @classmethod
     def of(cls, array: Any) -> ReadArray:
         """Those of an array of numpy's, in the order of its indices."""
-        return cls(array.shape, array.dtype.str, array.tobytes())
+        return cls(array.shape, array.dtype.str, array.tobytes(), copied(array))
 
     def __repr__(self) -> str:
         return f"an array of {self.dtype} {self.shape}"
@@ -220,8 +230,10 @@ def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, 
 
 
 def numbers_of(out: Any) -> Any:
-    """What was read, as a number or a list of a few numbers; None where it is something else."""
+    """What was read: a number, a nested list of a few, or an array; None where it is something else."""
+    if type(out) is ReadArray:
+        return out.array if is_array(out.array) else None
     if type(out) is not ReadList:
         return out if type(out) in (int, float) else None
-    found = out.thaw() if 1 < len(out) <= MOST_LISTED + 1 else None
-    return found if type(found) is list and {*map(type, found)} <= {int, float} else None
+    kinds = [*islice(out.kinds(), MOST_LISTED + 1)] if out[0] == "list" else []
+    return out.thaw() if 0 < len(kinds) <= MOST_LISTED and {*kinds} <= {"int", "float"} else None

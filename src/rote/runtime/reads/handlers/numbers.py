@@ -68,6 +68,7 @@ from ...numbers import (
     JOINED_BY,
     KINDS,
     LENGTH,
+    LOOKED_UP,
     METHOD,
     METHODS,
     NAME_OF,
@@ -75,6 +76,7 @@ from ...numbers import (
     OF_TEXTS,
     ROW_LENGTH,
     STORED,
+    STORED_ALONG,
     TELL_TIME,
     TEXTS,
     TRUTHS,
@@ -134,14 +136,16 @@ _GIVEN = _COMPUTED | {list, tuple, type(None)}
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
 _LARGEST_TABLE = 4096
+_TABLES, _TOLD = _JOINED | {dict}, _NUMBERS | TEXTS
+"""Tables, and what may lie in one."""
 _TENSORS = (torch.Tensor,)
 _STOPS = frozenset({eval, exec, compile, dir, input, open, breakpoint})
 """Builtin functions that may see what they are not given."""
 _C_FUNCTIONS = (
     BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType, MethodWrapperType,
 )  # fmt: skip
-_GIVE_ONE = ("item", "tolist", "__int__", "__float__")
-"""Methods that read one number, or a list, and give that very object."""
+_GIVE_ONE = ("item", "tolist", "numpy", "__int__", "__float__")
+"""Methods that read one number, a list or an array, and give that very object."""
 _ASKING = (builtins.id, operator.is_, operator.is_not)
 _IDENTITIES: Mapping[str, Any] = {each.__name__: each for each in _ASKING}
 """What tells objects apart that are equal."""
@@ -388,7 +392,7 @@ class TrackingNotes:
             return _told_apart(numbers, _IDENTITIES[name], operands, value)
         if bool(name) is bool(function):  # of calls the note says which function it is, and of them alone
             return value
-        return numbers.compute(name or function, operands, value)
+        return numbers.compute(name or function, numbers.with_handed(operands), value)
 
 
 def _unprofiled(function: Callable[..., Any], *args: Any) -> Any:
@@ -448,19 +452,28 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
+    elif isinstance(key, _TENSORS) and type(owner) in _JOINED and _is_table(trace, numbers, owner):
+        numbers.look_up_next(tuple(owner))  # C asks the tensor for its number
     else:
         numbers.pin_inside(key)
 
 
 def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
-    """Whether something has few numbers, none of which is followed: then it is read as a whole."""
+    """Whether something has few numbers and texts, none of which is followed: then it is read as a whole."""
     if type(owner) is numpy.ndarray:
         fits = owner.ndim == 1 and owner.size <= _LARGEST_TABLE and not owner.dtype.hasobject
     else:
-        fits = type(owner) in _JOINED and len(owner) <= _LARGEST_TABLE and _is_fixed(numbers, owner)
+        parts = itertools.chain(owner, owner.values()) if type(owner) is dict else owner
+        fits = type(owner) in _TABLES and len(owner) <= _LARGEST_TABLE and _are_fixed(numbers, parts, _TOLD)
     if fits:
         content(trace, owner)
     return fits
+
+
+def _is_looked_up(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any, instead: Any = None) -> bool:
+    """Whether it is followed what a table has for a key, or has something in its place for."""
+    plain = instead is None or type(instead) in _TOLD
+    return plain and numbers.expression(key) is not None and _is_table(trace, numbers, owner)
 
 
 def _sliced(trace: Trace, numbers: TrackedNumbers, owner: Any, start: Any, end: Any) -> None:
@@ -479,9 +492,19 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
         _put(trace, numbers, STORED, owner, key, new)
     else:
         numbers.pin_inside(key)
-        stores = lookup.find(type(owner), "__setitem__").value
-        if type(stores) is not FunctionType and getattr(stores, "__objclass__", None) not in _HOLD:
-            numbers.pin_inside(new)
+        _given_to_container(numbers, owner, "__setitem__", new)
+
+
+def _delete_item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
+    numbers.pin_inside(key)
+    _given_to_container(numbers, owner, "__delitem__", owner)
+
+
+def _given_to_container(numbers: TrackedNumbers, owner: Any, name: str, given: Any) -> None:
+    """A container may look at what an instruction gives it, unless it is of C or its code is followed."""
+    method = lookup.find(type(owner), name).value
+    if type(method) is not FunctionType and getattr(method, "__objclass__", None) not in _HOLD:
+        numbers.pin_inside(given)
 
 
 def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: Any, new: Any) -> None:
@@ -651,7 +674,8 @@ def _called_spread(
 
 
 _HANDLERS: dict[str, Handler] = {
-    "attribute": _attribute, "item": _item, "store_item": _store_item, "sliced": _sliced,
+    "attribute": _attribute, "item": _item, "store_item": _store_item, "delete_item": _delete_item,
+    "sliced": _sliced,
     "store_slice": _store_slice,
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
@@ -709,6 +733,11 @@ def _call(
         _construct(trace, numbers, function, args, named)
     elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
         _into_c(trace, numbers, function, args, named)
+    elif function is numpy.put_along_axis and len(args) == 4 and not named:
+        array, *operands = args
+        if not _follows_writes(trace, numbers, STORED_ALONG, array, *operands):
+            _written(numbers, array)
+            numbers.pin_inside(*operands)
     elif type(function) is _OF_NUMPY and not named and _is_unit(trace, numbers, function, args):
         return
     else:
@@ -776,8 +805,8 @@ def _is_fixed(numbers: TrackedNumbers, value: Any) -> bool:
     return type(value) in _JOINED and _are_fixed(numbers, value)
 
 
-def _are_fixed(numbers: TrackedNumbers, values: Iterable[Any]) -> bool:
-    return all([type(each) in _NUMBERS and numbers.expression(each) is None for each in values])
+def _are_fixed(numbers: TrackedNumbers, values: Iterable[Any], kinds: Container[type] = _NUMBERS) -> bool:
+    return all([type(each) in kinds and numbers.expression(each) is None for each in values])
 
 
 def _into_python(
@@ -875,6 +904,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _make(trace, numbers, args[0], args[1:], named)
     elif function in _MADE_AS:
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
+    elif function is dict.get and not named and _is_looked_up(trace, numbers, *args):
+        numbers.compute_next(LOOKED_UP, (args[0].copy(), *args[1:]))
     elif function in _MOVES:
         moved = _MOVES[function]
         if 0 not in moved:
@@ -1118,7 +1149,7 @@ def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:
         elif type(asked) is WrapperDescriptorType and asked.__objclass__ in _HOLD:
             numbers.pin_inside([*asked(each)])
         elif is_data(each) or each is None or kind is GeneratorType or _yields(asked):
-            continue
+            numbers.pin(each)  # an array, which holds its numbers itself
         elif kind not in _HANDS_ON or not numbers.pin_inside(each, objects=True):
             numbers.stop(f"a {kind.__name__} is looked through")
 
