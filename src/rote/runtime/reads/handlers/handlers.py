@@ -47,6 +47,7 @@ from .containers import (
     contains,
     content,
     content_once,
+    dict_item,
     item,
     iterate,
     length,
@@ -149,10 +150,15 @@ def _store_as_object(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
 
 
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
-    looks_up(trace, key, value)
-    there = type(value) is dict and trace.kinds[type(key)] == PLAIN and dict.__contains__(value, key)
-    if not there:
-        store_item(trace, None, value, key)
+    looks_up(trace, key, value, None)
+    if trace.kinds[type(key)] != PLAIN or not dict.__contains__(value, key):
+        store_item(trace, None, value, key, None)
+
+
+def _set_key(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    if issubclass(type(value), (dict, list)):
+        store_item(trace, args[-1], value, key, None)
 
 
 def _updated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -702,8 +708,9 @@ _BY_WORD: dict[str, Handler] = {
     "iter": _iter,
     "iterate": _of_pairs,
     "json_encoder": _json_encoder,
-    "has_key": _member(contains),
-    "key": _member(looks_up),
+    "has_key": _member(lambda trace, key, value: contains(trace, key, value, None)),
+    "key": _member(lambda trace, key, value: looks_up(trace, key, value, None)),
+    "item_of_dict": _member(dict_item),
     "left": _one(_leave),
     "length": _len,
     "length_hint": _length_hint,
@@ -723,7 +730,7 @@ _BY_WORD: dict[str, Handler] = {
     "resize_storage": _resize_storage,
     "same": _is,
     "set_default": _member(_set_default),
-    "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),
+    "set_key": _set_key,
     "size_of_storage": _size_of_storage,
     "store_as_object": _store_as_object,
     "store_attribute": _named(store_attribute, 3),
