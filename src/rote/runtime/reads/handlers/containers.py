@@ -567,7 +567,7 @@ def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
 def _parts(value: Any) -> dict[str, Any]:
     """The objects inside an object of C, by the suffix that the user writes to reach them."""
     kind = type(value)
-    if kind is partial:
+    if issubclass(kind, partial):
         return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
     if kind in _VIEWS:
         return {"": gc.get_referents(value)[0]}
@@ -587,9 +587,7 @@ def _known(trace: Trace, value: Any) -> None:
         trace.running.refuse(name, text, unknown=True)
 
 
-def store_item(
-    trace: Trace, new: Any, value: Any, key: Any, method: str | None = "__setitem__"
-) -> None:
+def store_item(trace: Trace, new: Any, value: Any, key: Any, method: str | None = "__setitem__") -> None:
     """Note ``value[key] = new``, or a store by the builtin class's own method."""
     trace.callables.run(new)  # C may call a stored function later
     what = trace.kinds[type(value)]

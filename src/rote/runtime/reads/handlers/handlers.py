@@ -181,10 +181,15 @@ def _hashed_by_address(trace: Trace, value: Any) -> None:
         for each in tuple(value) if kind in (tuple, frozenset) else ():
             _hashed_by_address(trace, each)
     elif lookup.find(kind, "__hash__").value in _BY_ADDRESS and trace.kinds[kind] != PLAIN:
-        if trace.outside.has_tensor(value):
-            trace.outside.pin(value)
-        else:
-            _identified(trace, value)
+        _hash_of(trace, value)
+
+
+def _hash_of(trace: Trace, value: Any) -> None:
+    """Note a hash by the method of ``object`` itself."""
+    if trace.outside.has_tensor(value):
+        trace.outside.pin(value)
+    else:
+        _identified(trace, value)
 
 
 def _callable(trace: Trace, value: Any) -> None:
@@ -699,7 +704,7 @@ _BY_WORD: dict[str, Handler] = {
     "generator": _generator,
     "globals": _globals,
     "hash": _each(_hashed),
-    "hash_of": _one(_hashed),
+    "hash_of": _one(_hash_of),
     "id": _each(_identified),
     "instance": _pair(instance_of),
     "instance_by_class": _member(instance_of),
