@@ -177,6 +177,7 @@ def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, A
     """Note that a dict takes over what another one holds; others may give anything."""
     known = all([type(each) in DICTS for each in others]) and type(value) in DICTS
     for each in others:
+        trace.callables.hand(each)
         merged(trace, each)
     keys = [key for each in (*others, named) for key in members.keys(each)] if known else []
     if not known or not all([trace.kinds[type(key)] == PLAIN or is_fixed_key(trace, key) for key in keys]):
@@ -338,6 +339,7 @@ def looks_up(trace: Trace, key: Any, value: Any, method: str | None = "__contain
         content(trace, (key,), _EQUAL)
         content_once(trace, value, _EQUAL)
     elif not special(trace, value, method):
+        trace.callables.hand(value)
         iterate(trace, value)
 
 
@@ -601,6 +603,8 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any, method: str | None 
         index(trace, key)
         _made_tensor(trace, new)
         return
+    if type(key) is slice:
+        iterate(trace, new)
     by_member = is_by_member(trace, value, key, method)
     if by_member and issubclass(type(value), dict):
         _stores(trace, value, key)

@@ -11,6 +11,7 @@ import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from functools import cached_property
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
@@ -405,16 +406,32 @@ def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for path in function.__reduce__()[1]:
-        value = args[0] if args else None
-        for name in path.split("."):
-            attribute(trace, name, value)
-            try:
-                value = object.__getattribute__(value, name)
-            except AttributeError:
-                trace.running.refuse(
-                    f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
-                )
-                break
+        for each in args[:1]:
+            _attribute_of(trace, each, path)
+
+
+def _attribute_of(trace: Trace, value: Any, path: str) -> Any:
+    """Note a read by ``attrgetter``; gives what it finds, or None where the user's code would have to run."""
+    *names, last = path.split(".")
+    for number, name in enumerate((*names, last)):
+        attribute(trace, name, value)
+        found = lookup.find(type(value), name).value
+        is_property = issubclass(type(found), property)
+        getter = found.fget if is_property else lookup.find(type(found), "__get__").value
+        kept = not is_property and name in (lookup.attributes_of(value) or ())
+        runs = type(getter) is FunctionType and not kept
+        if runs and number == len(names):
+            trace.callables.hand(found.func if type(found) is cached_property else getter)
+            return None
+        try:
+            value = None if runs else object.__getattribute__(value, name)
+        except AttributeError:
+            runs = True
+        if runs:
+            text = f"reads {path} by operator.attrgetter, which is not followed"
+            trace.running.refuse(f"attrgetter({path!r})", text)
+            return None
+    return value
 
 
 def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -457,10 +474,12 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     """Note an iteration over several arguments, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
     given = (*args, *kwargs.values())
-    for place, each in enumerate(given):
+    for place, each in sorted(enumerate(given), key=lambda pair: type(pair[1]) is attrgetter):
         is_iterated = function.__name__ in _ITERATE and place < len(args)
         if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
             handed_on(trace, each)
+        if function.__name__ not in _TAKEN_OVER:
+            trace.callables.hand(each)
         iterate(trace, each)
         if identity(each) in trace.outside.given.objects:
             merged(trace, each)
@@ -473,13 +492,16 @@ def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
     found = [spread(each) for each in given if each is not getter]
     for part in found if None not in found else ():
         for each in part or ():
-            _attrgetter(trace, getter, (each,), {})
+            for path in getter.__reduce__()[1]:
+                content(trace, _attribute_of(trace, each, path))
     return None not in found
 
 
 _HAND_OUT = NAMES["hand_out"]
 
 _ITERATE = NAMES["iterate"]
+_TAKEN_OVER = frozenset({"list", "tuple"})
+"""Builtins whose result is looked into where it is used."""
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),

@@ -659,7 +659,7 @@ _HANDLERS: dict[str, Handler] = {
     "iterate": _iterates, "advance": _iterates,
     **dict.fromkeys((
         "name", "cell", "enter", "merged", "imported", "super_attribute", "store_name",
-        "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
+        "delete_name", "given_back", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
 
