@@ -89,6 +89,15 @@ def _first(robots: list[Robot], found: Robot) -> list[float]:
     return [robots.index(found) + 1.0]
 
 
+def _joined(lists: Any) -> Any:
+    return sum(lists, [])  # noqa: RUF017
+
+
+def _paired(robots: list[Robot]) -> Any:
+    pairs: Any = (each.values for each in robots)
+    return dict(pairs).values()
+
+
 def _sliced(robots: list[Robot]) -> list[float]:
     whole = [0.0]
     whole[0:0] = robots[0].values
@@ -96,12 +105,12 @@ def _sliced(robots: list[Robot]) -> list[float]:
 
 
 WAYS: dict[str, Callable[[list[Robot]], Any]] = {
-    "sum": lambda robots: sum((each.values for each in robots), []),
+    "sum": lambda robots: _joined(each.values for each in robots),
     "max": lambda robots: max(each.values for each in robots),
     "chain": lambda robots: itertools.chain.from_iterable(each.values for each in robots),
     "any": lambda robots: [any(each.contacts for each in robots)],
     "map in C": lambda robots: map(len, (each.values for each in robots)),
-    "map": lambda robots: sum(map(_values, robots), []),
+    "map": lambda robots: _joined(map(_values, robots)),
     "reduce": lambda robots: functools.reduce(operator.add, (each.values for each in robots)),
     "membership": lambda robots: [[1.0, 2.0] in (each.values for each in robots)],
     "key of max": lambda robots: _first(robots, max(robots, key=_values)),
@@ -109,14 +118,14 @@ WAYS: dict[str, Callable[[list[Robot]], Any]] = {
     "key in a tuple": lambda robots: _first(robots, max(robots, key=lambda each: (0, each.values))),
     "key of bisect": lambda robots: [bisect.bisect(robots, [2.0], key=_values)],
     "filter": lambda robots: [len(list(filter(lambda each: each.contacts, robots)))],
-    "pairs": lambda robots: dict(each.values[:2] for each in robots).values(),
-    "iterator": lambda robots: sum(Walk(robots), []),
-    "iterable": lambda robots: sum(Turns(robots), []),
-    "sequence": lambda robots: sum(Numbered(robots), []),
-    "missing": lambda robots: sum(map(Made(robots).__getitem__, range(2)), []),
-    "yield from": lambda robots: sum(_each(robots), []),
-    "attrgetter": lambda robots: sum(map(operator.attrgetter("values"), robots), []),
-    "attrgetter of a property": lambda robots: sum(map(operator.attrgetter("seen"), robots), []),
+    "pairs": _paired,
+    "iterator": lambda robots: _joined(Walk(robots)),
+    "iterable": lambda robots: _joined(Turns(robots)),
+    "sequence": lambda robots: _joined(Numbered(robots)),
+    "missing": lambda robots: _joined(map(Made(robots).__getitem__, range(2))),
+    "yield from": lambda robots: _joined(_each(robots)),
+    "attrgetter": lambda robots: _joined(map(operator.attrgetter("values"), robots)),
+    "attrgetter of a property": lambda robots: _joined(map(operator.attrgetter("seen"), robots)),
     "itemgetter": lambda robots: map(operator.itemgetter(0), (each.values for each in robots)),
     "slice": _sliced,
     "deque": lambda robots: [len(str([deque(each.values) for each in robots]))],
