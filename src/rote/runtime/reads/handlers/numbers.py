@@ -703,7 +703,7 @@ def _call(
         _call(trace, numbers, function.func, (*function.args, *args, *bound.values()), (*names, *bound))
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
-    elif function in _OF_MEMORY and numbers.has_arrays and [*map(type, args)] == [numpy.ndarray]:
+    elif numbers.has_arrays and [*map(type, args)] == [numpy.ndarray] and _is_of_memory(function):
         return  # the tensor is met with its memory
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
@@ -723,6 +723,10 @@ def _call(
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
+
+
+def _is_of_memory(function: Any) -> bool:
+    return any([function is each for each in _OF_MEMORY])
 
 
 def _gives_one(function: Any) -> bool:
