@@ -77,6 +77,19 @@ class Made(dict[int, list[float]]):
         return self.robots[key].values
 
 
+class Described:
+    """Answers by lists, whatever it is asked."""
+
+    def __init__(self, robots: list[Robot]) -> None:
+        self.values = robots[0].values
+
+    def __getitem__(self, key: object) -> list[float]:
+        return self.values
+
+    def __add__(self, other: object) -> list[float]:
+        return self.values
+
+
 def _values(robot: Robot) -> list[float]:
     return robot.values
 
@@ -127,6 +140,13 @@ WAYS: dict[str, Callable[[list[Robot]], Any]] = {
     "attrgetter": lambda robots: _joined(map(operator.attrgetter("values"), robots)),
     "attrgetter of a property": lambda robots: _joined(map(operator.attrgetter("seen"), robots)),
     "itemgetter": lambda robots: map(operator.itemgetter(0), (each.values for each in robots)),
+    "member of a list": lambda robots: map(len, map(operator.itemgetter(0), [Described(robots)])),
+    "operator": lambda robots: functools.reduce(operator.add, [Described(robots), [5.0], [6.0]]),
+    "percent": lambda robots: [len("%(values)s" % Described(robots))],
+    "format_map": lambda robots: [len("{values}".format_map(Described(robots)))],  # pyright: ignore
+    "end of an iterator": lambda robots: [
+        len(list(itertools.islice(iter(lambda: robots[0].values, [1.0, 2.0]), 3)))
+    ],
     "slice": _sliced,
     "deque": lambda robots: [len(str([deque(each.values) for each in robots]))],
 }

@@ -875,6 +875,7 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
     in_place = operator.startswith("INPLACE_")
     name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
     if name == "mod" and issubclass(type(left), (str, bytes)):
+        trace.callables.hand(right)
         text(trace, right)
     for one, forms in ((left, (f"__{name}__", f"__i{name}__")), (right, (f"__r{name}__",))):
         if trace.kinds[type(one)] in (PLAIN, TENSOR):

@@ -230,6 +230,7 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if len(args) == 2:  # iter(function, end) calls the function until it returns the end
         handed_on(trace, args[0])
         for each in args:
+            trace.callables.hand(each)
             content(trace, each)
     for each in args[: len(args) == 1]:
         iterate(trace, each)
@@ -550,6 +551,7 @@ def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[
 def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _format(trace, function, args, kwargs)
     for each in args[:1]:
+        trace.callables.hand(each)
         special(trace, each, "__getitem__")
         special(trace, each, "__missing__")
         whole(trace, each)

@@ -8,15 +8,19 @@ from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from ....base import identity, is_own
-from ...objects import is_bound_method
+from ...objects import is_bound_method, members
 from ...pytorch import LEFT_ALONE, Switch
 from ...state import ATTRIBUTE, ITEM, PASSES_ON
 from ..bytecode import MODULE_CALL
 from ..table import lookup
-from .kinds import C_FUNCTIONS
+from .kinds import C_FUNCTIONS, is_readable
 from .outside import Outside
 
-_GIVING = ("__next__", "__iter__", "__getitem__", "__call__", "__missing__", "__getattr__")
+_OPERATORS = ("add", "sub", "mul", "or", "and")
+_GIVING = (
+    "__next__", "__iter__", "__getitem__", "__call__", "__missing__", "__getattr__",
+    *[f"__{side}{each}__" for each in _OPERATORS for side in ("", "r")],
+)  # fmt: skip
 """Methods by which C gets a value from an object that it is given."""
 
 
@@ -35,6 +39,7 @@ class Callables:
         self.called: set[int] = set()
         self.settled: dict[tuple[type, str], str] = {}
         self.handed: dict[int, CodeType] = {}
+        self._handed: set[type] = set()  # classes of objects that functions in C were given
         self.has_switched = False
         self._outside = outside
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
@@ -60,7 +65,13 @@ class Callables:
             code = value.__code__ if kind is FunctionType else value.gi_code
             original = self._outside.running.swaps.original(code)
             self.handed[identity(original)] = original
-        elif lookup.can_change(kind):
+        elif is_readable(value):
+            held = members.values(value) if issubclass(kind, dict) else members.keys(value)
+            for each in {type(each): each for each in held}.values():
+                if lookup.can_change(type(each)) and not is_readable(each):
+                    self.hand(each)
+        if kind not in self._handed and lookup.can_change(kind):
+            self._handed.add(kind)
             for name in _GIVING:
                 found = lookup.find(kind, name).value
                 if type(found) is FunctionType:
