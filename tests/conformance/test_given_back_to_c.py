@@ -106,6 +106,10 @@ def _joined(lists: Any) -> Any:
     return sum(lists, [])  # noqa: RUF017
 
 
+def _joined_to(*given: Any) -> Any:
+    return functools.reduce(operator.add, given)
+
+
 def _paired(robots: list[Robot]) -> Any:
     pairs: Any = (each.values for each in robots)
     return dict(pairs).values()
@@ -141,8 +145,8 @@ WAYS: dict[str, Callable[[list[Robot]], Any]] = {
     "attrgetter of a property": lambda robots: _joined(map(operator.attrgetter("seen"), robots)),
     "itemgetter": lambda robots: map(operator.itemgetter(0), (each.values for each in robots)),
     "member of a list": lambda robots: map(len, map(operator.itemgetter(0), [Described(robots)])),
-    "operator": lambda robots: functools.reduce(operator.add, [Described(robots), [5.0], [6.0]]),
-    "percent": lambda robots: [len("%(values)s" % Described(robots))],
+    "operator": lambda robots: _joined_to(Described(robots), [5.0], [6.0]),
+    "percent": lambda robots: [len("%(values)s" % Described(robots))],  # noqa: UP031
     "format_map": lambda robots: [len("{values}".format_map(Described(robots)))],  # pyright: ignore
     "end of an iterator": lambda robots: [
         len(list(itertools.islice(iter(lambda: robots[0].values, [1.0, 2.0]), 3)))
