@@ -228,7 +228,7 @@ def test_a_note_comes_before_each_instruction_that_may_read():
 
     value = 4
     FunctionType(instrument(function.__code__, Told()), function.__globals__)(value)
-    assert said == [("contains", value, (3,)), ("unary", value)]
+    assert said == [("contains", value, (3,)), ("unary", value), ("given_back", -value)]
 
 
 def factory(function):

@@ -37,6 +37,7 @@ import torch
 
 from ...base import bits_of, is_instance
 from . import members
+from .classes import is_python
 from .origin import said_module
 from .owners import is_open
 
@@ -104,7 +105,7 @@ def is_iterator(value: Any) -> bool:
     step = _member(type(value), "__next__")
     if step is None or _member(type(value), "__iter__") is None:
         return False
-    return not isinstance(step, FunctionType) or not is_open(type(value))
+    return not isinstance(step, FunctionType) or not is_open(type(value)) or not is_python(type(value))
 
 
 def _member(kind: type, name: str) -> Any:
@@ -139,7 +140,7 @@ class _Look:
             return self._file(iterator)
         if isinstance(_member(kind, "__next__"), FunctionType):
             self._all(vars(iterator).values() if hasattr(iterator, "__dict__") else (), depth)
-            return f"a {name}"
+            return f"a {name}" if is_python(kind) else self._unknown(name)
         if said_module(kind) not in _TOLD or name in _SILENT:
             self._all(gc.get_referents(iterator), depth)
             return self._unknown(name)

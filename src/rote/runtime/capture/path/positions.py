@@ -131,7 +131,7 @@ def number_in(key: Any) -> torch.Tensor | None:
 
 
 def _is_whole(part: Any) -> bool:
-    return type(part) is slice and part == _ALL
+    return type(part) is slice and part.start is part.stop is part.step is None
 
 
 def places_of(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import OrderedDict, namedtuple
 from threading import local
 from types import (
@@ -300,7 +301,7 @@ def looks_through(trace: Trace, kind: type) -> None:
 
 def referent(trace: Trace, reference: Any) -> Any:
     """What a weak reference leads to; note that the call gets there."""
-    target = reference()
+    target = reference() if type(reference) is weakref.WeakMethod else weakref.ref.__call__(reference)
     if trace.outside.given.number_of(target) is not None and trace.outside.given.is_one(target):
         return target  # the reference and its target are both in the arguments
     if trace.outside.has(reference):

@@ -86,6 +86,9 @@ _VIEWING = frozenset({
 _CONTAINERS = frozenset({"builtins.dict", "collections.OrderedDict"})
 """Classes whose new instances hold what they are given by name."""
 _TELL_MODES = NAMES["modules_of_modes"]
+_LOOKING = frozenset({"sort", "update"})
+"""Methods that change their object, and look into what they are given."""
+_SLOTS = (MethodWrapperType, WrapperDescriptorType)
 _OF_ATTRIBUTES: dict[str, Callable[..., None]] = {
     "__getattr__": attribute, "__setattr__": store_attribute, "__delattr__": delete_attribute,
 }  # fmt: skip
@@ -232,6 +235,8 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
 
 def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note a call of a C callable."""
+    if type(function) in _SLOTS and _calls_instance(trace, function, args, kwargs):
+        return
     row = trace.running.rows.of(function)
     trace.running.trusts = trace.running.trusts or trace.running.rows.is_shipped(row.name)
     computes(trace, row.name)
@@ -262,8 +267,11 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         owner = None
     if owner is not None and function.__name__ in TAKING:
         taken_apart(trace, owner)
+    looks = not row.name.startswith("torch") and (row.row != "writes" or function.__name__ in _LOOKING)
     for each in given:
         what = trace.kinds[type(each)]
+        if looks and what != PLAIN:
+            trace.callables.hand(each)
         if what in (FUNCTION, METHOD) or (
             what == IN_C and row.row == "pure" and not row.name.startswith("torch")
         ):
@@ -274,6 +282,24 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
         known = trace.running.rows.row_of(said)
         name, how = (said, known) if known in REFUSED else (name, how)
     _by_row(trace, name, how, function, owner, given)
+
+
+def _calls_instance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Note a call of an instance by a method of C; False if it is another method, or in no row."""
+    given = (function.__self__, *args) if type(function) is MethodWrapperType else args
+    row = trace.running.rows.of_instances(function.__objclass__)
+    if function.__name__ != "__call__" or row.handler is None or not given:
+        return False
+    own = type(given[0])
+    if own is function.__objclass__ or trace.running.rows.of_instances(own).handler is None:
+        row.handler(trace, given[0], given[1:], kwargs)
+    return True
+
+
+def given_back(trace: Trace, value: Any) -> None:
+    """Note that code which C runs or iterates over gives C a value."""
+    trace.callables.hand(value)
+    content(trace, value)
 
 
 def _whose(function: Any, owner: Any) -> type:

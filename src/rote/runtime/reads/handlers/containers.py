@@ -110,20 +110,36 @@ def item(trace: Trace, value: Any, key: Any) -> None:
             trace.callables.run(trace.classes.read(value, "__class_getitem__"))
         special(trace, value, "__getitem__")
     if what != CONTAINER and issubclass(type(value), dict):
-        trace.callables.run(trace.classes.read(kind, "__missing__"))
-        if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
-            attribute(trace, "default_factory", value)
-            if trace.outside.has(value):  # the members may have changed, and that has not
-                trace.outside.find(value.default_factory, value, ".default_factory")
-            trace.call((), value.default_factory)  # C calls it and stores the result
-            if is_by_member(trace, value, key, "__getitem__"):
-                _stores(trace, value, key)
-            else:
-                change(trace, value)
+        _missing(trace, value, key, "__getitem__")
 
 
-def is_by_member(trace: Trace, value: Any, key: Any, method: str) -> bool:
-    """Whether C looks at one member of a container alone; the class of one's own is noted then."""
+def dict_item(trace: Trace, key: Any, value: Any) -> None:
+    """Note a read of a member by the method of ``dict`` itself."""
+    looks_up(trace, key, value, None)
+    if type(value) is not dict and issubclass(type(value), dict):
+        _missing(trace, value, key, None)
+
+
+def _missing(trace: Trace, value: Any, key: Any, method: str | None) -> None:
+    """Note what C does where a dict of one's own or a ``defaultdict`` has no such key."""
+    kind = type(value)
+    trace.callables.run(trace.classes.read(kind, "__missing__"))
+    if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+        attribute(trace, "default_factory", value)
+        if trace.outside.has(value):  # the members may have changed, and that has not
+            trace.outside.find(value.default_factory, value, ".default_factory")
+        trace.call((), value.default_factory)  # C calls it and stores the result
+        if is_by_member(trace, value, key, method):
+            _stores(trace, value, key)
+        else:
+            change(trace, value)
+
+
+def is_by_member(trace: Trace, value: Any, key: Any, method: str | None) -> bool:
+    """Whether C looks at one member of a container alone; the class of one's own is noted then.
+
+    Without ``method`` it is the builtin class's own that is called, whatever the value's class has instead.
+    """
     kind = type(value)
     if trace.kinds[type(key)] == PLAIN:
         if issubclass(type(key), slice):
@@ -132,6 +148,8 @@ def is_by_member(trace: Trace, value: Any, key: Any, method: str) -> bool:
         return False
     if trace.kinds[kind] == CONTAINER:
         return not issubclass(kind, (set, frozenset))
+    if method is None:
+        return issubclass(kind, (dict, list))
     if identity(trace.classes.look_up(kind, method)) not in _BY_MEMBER:
         return False
     if trace.outside.has(value):
@@ -159,6 +177,7 @@ def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, A
     """Note that a dict takes over what another one holds; others may give anything."""
     known = all([type(each) in DICTS for each in others]) and type(value) in DICTS
     for each in others:
+        trace.callables.hand(each)
         merged(trace, each)
     keys = [key for each in (*others, named) for key in members.keys(each)] if known else []
     if not known or not all([trace.kinds[type(key)] == PLAIN or is_fixed_key(trace, key) for key in keys]):
@@ -292,18 +311,18 @@ def member(trace: Trace, value: Any, key: Any) -> None:
             trace.outside.read(ITEM, value, index, members.member(value, index), f"[{index}]")
 
 
-def contains(trace: Trace, key: Any, value: Any) -> None:
+def contains(trace: Trace, key: Any, value: Any, method: str | None = "__contains__") -> None:
     """Note ``key in value``: of a number in a dict nobody asks which it is."""
     value = trace.outside.behind(value)
-    by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__")
+    by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, method)
     if by_key and trace.outside.has(value) and type(dict.get(value, key)) in _NUMBERS:
         _as_key(trace, key)
         trace.outside.present(value, key, f"[{shown(key)}]")
     else:
-        looks_up(trace, key, value)
+        looks_up(trace, key, value, method)
 
 
-def looks_up(trace: Trace, key: Any, value: Any) -> None:
+def looks_up(trace: Trace, key: Any, value: Any, method: str | None = "__contains__") -> None:
     """Note a search for a key in a container, which gives what lies there."""
     value = trace.outside.behind(value)
     _as_key(trace, key)
@@ -312,14 +331,15 @@ def looks_up(trace: Trace, key: Any, value: Any) -> None:
         return
     if issubclass(type(value), _HASHED):
         looked_up(trace, key)
-    if issubclass(type(value), dict) and is_by_member(trace, value, key, "__contains__"):
+    if issubclass(type(value), dict) and is_by_member(trace, value, key, method):
         if trace.outside.has(value):
             member(trace, value, key)
-    elif what == CONTAINER:
+    elif what == CONTAINER or method is None:
         whole(trace, value)
         content(trace, (key,), _EQUAL)
         content_once(trace, value, _EQUAL)
-    elif not special(trace, value, "__contains__"):
+    elif not special(trace, value, method):
+        trace.callables.hand(value)
         iterate(trace, value)
 
 
@@ -549,7 +569,7 @@ def _array(trace: Trace, value: numpy.ndarray[Any, Any]) -> list[Any]:
 def _parts(value: Any) -> dict[str, Any]:
     """The objects inside an object of C, by the suffix that the user writes to reach them."""
     kind = type(value)
-    if kind is partial:
+    if issubclass(kind, partial):
         return {".func": value.func, ".args": value.args, ".keywords": value.keywords}
     if kind in _VIEWS:
         return {"": gc.get_referents(value)[0]}
@@ -569,8 +589,8 @@ def _known(trace: Trace, value: Any) -> None:
         trace.running.refuse(name, text, unknown=True)
 
 
-def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
-    """Note ``value[key] = new``."""
+def store_item(trace: Trace, new: Any, value: Any, key: Any, method: str | None = "__setitem__") -> None:
+    """Note ``value[key] = new``, or a store by the builtin class's own method."""
     trace.callables.run(new)  # C may call a stored function later
     what = trace.kinds[type(value)]
     if what == TENSOR and _picks_by_memory(trace, key):
@@ -583,15 +603,17 @@ def store_item(trace: Trace, new: Any, value: Any, key: Any) -> None:
         index(trace, key)
         _made_tensor(trace, new)
         return
-    by_member = is_by_member(trace, value, key, "__setitem__")
+    if type(key) is slice:
+        iterate(trace, new)
+    by_member = is_by_member(trace, value, key, method)
     if by_member and issubclass(type(value), dict):
         _stores(trace, value, key)
     elif by_member and type(key) is int and -members.length(value) <= key < members.length(value):
         _store_member(trace, value, key)
-    elif what != CONTAINER:
+    elif what != CONTAINER and method is not None:
         if type(lookup.find(type(value), "__setitem__").value) is not FunctionType:
             trace.outside.stray(new)  # C takes its numbers
-        special(trace, value, "__setitem__", writes=True)
+        special(trace, value, method, writes=True)
     else:
         change(trace, value)
 
@@ -853,6 +875,7 @@ def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
     in_place = operator.startswith("INPLACE_")
     name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
     if name == "mod" and issubclass(type(left), (str, bytes)):
+        trace.callables.hand(right)
         text(trace, right)
     for one, forms in ((left, (f"__{name}__", f"__i{name}__")), (right, (f"__r{name}__",))):
         if trace.kinds[type(one)] in (PLAIN, TENSOR):

@@ -11,6 +11,7 @@ import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from datetime import datetime, tzinfo
+from functools import cached_property
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
@@ -47,6 +48,7 @@ from .containers import (
     contains,
     content,
     content_once,
+    dict_item,
     item,
     iterate,
     length,
@@ -149,10 +151,15 @@ def _store_as_object(trace: Trace, function: Any, args: tuple[Any, ...], kwargs:
 
 
 def _set_default(trace: Trace, key: Any, value: Any) -> None:
-    looks_up(trace, key, value)
-    there = type(value) is dict and trace.kinds[type(key)] == PLAIN and dict.__contains__(value, key)
-    if not there:
-        store_item(trace, None, value, key)
+    looks_up(trace, key, value, None)
+    if trace.kinds[type(key)] != PLAIN or not dict.__contains__(value, key):
+        store_item(trace, None, value, key, None)
+
+
+def _set_key(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    value, key = _bound(function, args, 2)
+    if issubclass(type(value), (dict, list)):
+        store_item(trace, args[-1], value, key, None)
 
 
 def _updated(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -175,10 +182,15 @@ def _hashed_by_address(trace: Trace, value: Any) -> None:
         for each in tuple(value) if kind in (tuple, frozenset) else ():
             _hashed_by_address(trace, each)
     elif lookup.find(kind, "__hash__").value in _BY_ADDRESS and trace.kinds[kind] != PLAIN:
-        if trace.outside.has_tensor(value):
-            trace.outside.pin(value)
-        else:
-            _identified(trace, value)
+        _hash_of(trace, value)
+
+
+def _hash_of(trace: Trace, value: Any) -> None:
+    """Note a hash by the method of ``object`` itself."""
+    if trace.outside.has_tensor(value):
+        trace.outside.pin(value)
+    else:
+        _identified(trace, value)
 
 
 def _callable(trace: Trace, value: Any) -> None:
@@ -218,6 +230,7 @@ def _iter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
     if len(args) == 2:  # iter(function, end) calls the function until it returns the end
         handed_on(trace, args[0])
         for each in args:
+            trace.callables.hand(each)
             content(trace, each)
     for each in args[: len(args) == 1]:
         iterate(trace, each)
@@ -394,16 +407,32 @@ def _partial(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[st
 
 def _attrgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     for path in function.__reduce__()[1]:
-        value = args[0] if args else None
-        for name in path.split("."):
-            attribute(trace, name, value)
-            try:
-                value = object.__getattribute__(value, name)
-            except AttributeError:
-                trace.running.refuse(
-                    f"attrgetter({path!r})", f"reads {path} by operator.attrgetter, which is not followed"
-                )
-                break
+        for each in args[:1]:
+            _attribute_of(trace, each, path)
+
+
+def _attribute_of(trace: Trace, value: Any, path: str) -> Any:
+    """Note a read by ``attrgetter``; gives what it finds, or None where the user's code would have to run."""
+    *names, last = path.split(".")
+    for number, name in enumerate((*names, last)):
+        attribute(trace, name, value)
+        found = lookup.find(type(value), name).value
+        is_property = issubclass(type(found), property)
+        getter = found.fget if is_property else lookup.find(type(found), "__get__").value
+        kept = not is_property and name in (lookup.attributes_of(value) or ())
+        runs = type(getter) is FunctionType and not kept
+        if runs and number == len(names):
+            trace.callables.hand(found.func if type(found) is cached_property else getter)
+            return None
+        try:
+            value = None if runs else object.__getattribute__(value, name)
+        except AttributeError:
+            runs = True
+        if runs:
+            text = f"reads {path} by operator.attrgetter, which is not followed"
+            trace.running.refuse(f"attrgetter({path!r})", text)
+            return None
+    return value
 
 
 def _itemgetter(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -446,10 +475,12 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
     """Note an iteration over several arguments, with or without a function for the items."""
     names = _BY_MEMBERS.get(function.__name__, ())
     given = (*args, *kwargs.values())
-    for place, each in enumerate(given):
+    for place, each in sorted(enumerate(given), key=lambda pair: type(pair[1]) is attrgetter):
         is_iterated = function.__name__ in _ITERATE and place < len(args)
         if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
             handed_on(trace, each)
+        if function.__name__ not in _TAKEN_OVER:
+            trace.callables.hand(each)
         iterate(trace, each)
         if identity(each) in trace.outside.given.objects:
             merged(trace, each)
@@ -462,13 +493,16 @@ def _gets_each(trace: Trace, getter: Any, given: tuple[Any, ...]) -> bool:
     found = [spread(each) for each in given if each is not getter]
     for part in found if None not in found else ():
         for each in part or ():
-            _attrgetter(trace, getter, (each,), {})
+            for path in getter.__reduce__()[1]:
+                content(trace, _attribute_of(trace, each, path))
     return None not in found
 
 
 _HAND_OUT = NAMES["hand_out"]
 
 _ITERATE = NAMES["iterate"]
+_TAKEN_OVER = frozenset({"list", "tuple"})
+"""Builtins whose result is looked into where it is used."""
 
 _BY_MEMBERS = {
     "sorted": ("__lt__", "__gt__"), "min": ("__lt__", "__gt__"), "max": ("__lt__", "__gt__"),
@@ -517,6 +551,7 @@ def _format_field(trace: Trace, field: str, args: tuple[Any, ...], kwargs: dict[
 def _format_map(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     _format(trace, function, args, kwargs)
     for each in args[:1]:
+        trace.callables.hand(each)
         special(trace, each, "__getitem__")
         special(trace, each, "__missing__")
         whole(trace, each)
@@ -693,7 +728,7 @@ _BY_WORD: dict[str, Handler] = {
     "generator": _generator,
     "globals": _globals,
     "hash": _each(_hashed),
-    "hash_of": _one(_hashed),
+    "hash_of": _one(_hash_of),
     "id": _each(_identified),
     "instance": _pair(instance_of),
     "instance_by_class": _member(instance_of),
@@ -702,8 +737,9 @@ _BY_WORD: dict[str, Handler] = {
     "iter": _iter,
     "iterate": _of_pairs,
     "json_encoder": _json_encoder,
-    "has_key": _member(contains),
-    "key": _member(looks_up),
+    "has_key": _member(lambda trace, key, value: contains(trace, key, value, None)),
+    "key": _member(lambda trace, key, value: looks_up(trace, key, value, None)),
+    "item_of_dict": _member(dict_item),
     "left": _one(_leave),
     "length": _len,
     "length_hint": _length_hint,
@@ -723,7 +759,7 @@ _BY_WORD: dict[str, Handler] = {
     "resize_storage": _resize_storage,
     "same": _is,
     "set_default": _member(_set_default),
-    "set_key": lambda trace, function, args, _: store_item(trace, args[-1], *_bound(function, args, 2)),
+    "set_key": _set_key,
     "size_of_storage": _size_of_storage,
     "store_as_object": _store_as_object,
     "store_attribute": _named(store_attribute, 3),

@@ -70,6 +70,12 @@ def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
     return type(receiver) in _GENERATORS
 
 
+def is_given_to_python(trace: Trace, value: Any) -> bool:
+    """Whether the code that gives a value back was not handed to a function in C."""
+    frame = trace.running.frame()
+    return frame is None or identity(trace.running.swaps.original(frame.f_code)) not in trace.callables.handed
+
+
 def is_value(kind: type) -> bool:
     """Whether which object a value is tells nothing, as an equal one may lie in its place."""
     return kind in _VALUES or issubclass(kind, numpy.generic)

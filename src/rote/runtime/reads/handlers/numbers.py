@@ -683,7 +683,7 @@ _HANDLERS: dict[str, Handler] = {
     "iterate": _iterates, "advance": _iterates,
     **dict.fromkeys((
         "name", "cell", "enter", "merged", "imported", "super_attribute", "store_name",
-        "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
+        "delete_name", "given_back", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
 
@@ -727,7 +727,7 @@ def _call(
         _call(trace, numbers, function.func, (*function.args, *args, *bound.values()), (*names, *bound))
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
-    elif function in _OF_MEMORY and numbers.has_arrays and [*map(type, args)] == [numpy.ndarray]:
+    elif numbers.has_arrays and [*map(type, args)] == [numpy.ndarray] and _is_of_memory(function):
         return  # the tensor is met with its memory
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
@@ -752,6 +752,10 @@ def _call(
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
+
+
+def _is_of_memory(function: Any) -> bool:
+    return any([function is each for each in _OF_MEMORY])
 
 
 def _gives_one(function: Any) -> bool:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import CodeType, FunctionType, MethodType
+from functools import partial
+from types import CodeType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from ....base import identity, is_own
-from ...objects import is_bound_method
+from ...objects import is_bound_method, members
 from ...pytorch import LEFT_ALONE, Switch
 from ...state import ATTRIBUTE, ITEM, PASSES_ON
 from ..bytecode import MODULE_CALL
 from ..table import lookup
+from .kinds import C_FUNCTIONS, is_readable
 from .outside import Outside
+
+_OPERATORS = ("add", "sub", "mul", "or", "and")
+_GIVING = (
+    "__next__", "__iter__", "__getitem__", "__call__", "__missing__", "__getattr__",
+    *[f"__{side}{each}__" for each in _OPERATORS for side in ("", "r")],
+)  # fmt: skip
+"""Methods by which C gets a value from an object that it is given."""
 
 
 class Callables:
@@ -22,12 +31,15 @@ class Callables:
         called: Callables, by their identity, of which nothing is new when they are called again.
         settled: Attributes of which classes have said all when another instance is asked, and what is left to
             note.
+        handed: Code that functions in C run or iterate over, by identity: they look into what it gives back.
         has_switched: The call has run a wrapper that switches Dynamo on or off.
     """
 
     def __init__(self, outside: Outside) -> None:
         self.called: set[int] = set()
         self.settled: dict[tuple[type, str], str] = {}
+        self.handed: dict[int, CodeType] = {}
+        self._handed: set[type] = set()  # classes of objects that functions in C were given
         self.has_switched = False
         self._outside = outside
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
@@ -41,6 +53,29 @@ class Callables:
                 find = self._outside.find_part if type(function) is MethodType else self._outside.find
                 find(target, function, "")
             self._follow(target)
+
+    def hand(self, value: Any) -> None:
+        """A function in C gets something that it may run or iterate over, and looks into what that gives."""
+        kind = type(value)
+        if issubclass(kind, partial):
+            self.hand(value.func)
+        elif issubclass(kind, (MethodType, *C_FUNCTIONS)):
+            self.hand(value.__func__ if kind is MethodType else getattr(value, "__self__", None))
+        elif kind in (FunctionType, GeneratorType):
+            code = value.__code__ if kind is FunctionType else value.gi_code
+            original = self._outside.running.swaps.original(code)
+            self.handed[identity(original)] = original
+        elif is_readable(value):
+            held = members.values(value) if issubclass(kind, dict) else members.keys(value)
+            for each in {type(each): each for each in held}.values():
+                if lookup.can_change(type(each)) and not is_readable(each):
+                    self.hand(each)
+        if kind not in self._handed and lookup.can_change(kind):
+            self._handed.add(kind)
+            for name in _GIVING:
+                found = lookup.find(kind, name).value
+                if type(found) is FunctionType:
+                    self.hand(found)
 
     def _follow(self, function: FunctionType) -> None:
         code, running = function.__code__, self._outside.running

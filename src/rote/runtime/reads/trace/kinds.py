@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections import defaultdict
+from collections import defaultdict, deque
 from typing import Any
 
 import numpy
@@ -111,7 +111,7 @@ def is_in_c(value: Any) -> bool:
 
 def is_readable(value: Any) -> bool:
     """Whether the members of a value can be read without running code of the user's."""
-    return issubclass(type(value), CONTAINERS) or type(value).__name__ == "deque"
+    return issubclass(type(value), (*CONTAINERS, deque))
 
 
 def is_compilers(module: Any) -> bool:
