@@ -24,10 +24,6 @@ from .runtimes import NEEDS_GPU, RUNTIMES, Runtime
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = REMEDIES[0]
 REMEDY = {remedy.name: remedy for remedy in REMEDIES}
-BUFFERS = {"scale in a buffer, `copy_`", "buffer, warm-up, and results cloned"}
-
-NOT_REPLAYED = {"numpy in forward"}
-"""Layers that ``rote.graph`` runs eagerly as they were written: each call gives the host other numbers."""
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +52,7 @@ def of(runtime: str) -> list[Cell]:
 def test_graphed(cell, device):
     answer = run(cell, device)
     assert answer.outcome == "right", answer
-    buffered = cell.remedy.name in BUFFERS and not cell.layer.startswith("counter")
-    sixteen = cell.remedy.act_bits == 16 and not cell.layer.startswith("counter")
-    assert answer.replayed == (cell.layer not in NOT_REPLAYED or buffered or sixteen), answer
+    assert answer.replayed, answer
 
 
 COMPILED_SLOWLY = {
