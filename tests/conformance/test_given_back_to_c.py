@@ -89,6 +89,15 @@ class Described:
     def __add__(self, other: object) -> list[float]:
         return self.values
 
+    def __truediv__(self, other: object) -> list[float]:
+        return self.values
+
+    def __rlshift__(self, other: object) -> list[float]:
+        return self.values
+
+    def __invert__(self) -> list[float]:
+        return self.values
+
 
 def _values(robot: Robot) -> list[float]:
     return robot.values
@@ -146,6 +155,9 @@ WAYS: dict[str, Callable[[list[Robot]], Any]] = {
     "itemgetter": lambda robots: map(operator.itemgetter(0), (each.values for each in robots)),
     "member of a list": lambda robots: map(len, map(operator.itemgetter(0), [Described(robots)])),
     "operator": lambda robots: _joined_to(Described(robots), [5.0], [6.0]),
+    "division": lambda robots: _joined(map(operator.truediv, [Described(robots)], [2])),
+    "shift": lambda robots: _joined(map(operator.lshift, [2], [Described(robots)])),
+    "complement": lambda robots: _joined(map(operator.invert, [Described(robots)])),
     "percent": lambda robots: [len("%(values)s" % Described(robots))],  # noqa: UP031
     "format_map": lambda robots: [len("{values}".format_map(Described(robots)))],  # pyright: ignore
     "end of an iterator": lambda robots: [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import types
+from collections.abc import Iterator
 from threading import local
 from typing import Any, NamedTuple
 
@@ -68,6 +69,14 @@ def first_base(kind: type) -> type | None:
 def subclasses(kind: type) -> tuple[type, ...]:
     """The classes that are directly derived from a class, and alive."""
     return tuple(type.__subclasses__(kind))
+
+
+def special_methods(kind: type) -> Iterator[types.FunctionType]:
+    """The methods in Python by which C runs an object's own code: those with two underscores on each side."""
+    for name in {name for each in _mro(kind) for name in _namespace(each)}:
+        value = find(kind, name).value if name[:2] == name[-2:] == "__" else None
+        if type(value) is types.FunctionType:
+            yield value
 
 
 def can_change(kind: type) -> bool:

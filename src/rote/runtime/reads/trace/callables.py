@@ -16,13 +16,6 @@ from ..table import lookup
 from .kinds import C_FUNCTIONS, is_readable
 from .outside import Outside
 
-_OPERATORS = ("add", "sub", "mul", "or", "and")
-_GIVING = (
-    "__next__", "__iter__", "__getitem__", "__call__", "__missing__", "__getattr__",
-    *[f"__{side}{each}__" for each in _OPERATORS for side in ("", "r")],
-)  # fmt: skip
-"""Methods by which C gets a value from an object that it is given."""
-
 
 class Callables:
     """What one call calls.
@@ -72,10 +65,8 @@ class Callables:
                     self.hand(each)
         if kind not in self._handed and lookup.can_change(kind):
             self._handed.add(kind)
-            for name in _GIVING:
-                found = lookup.find(kind, name).value
-                if type(found) is FunctionType:
-                    self.hand(found)
+            for method in lookup.special_methods(kind):
+                self.hand(method)
 
     def _follow(self, function: FunctionType) -> None:
         code, running = function.__code__, self._outside.running
