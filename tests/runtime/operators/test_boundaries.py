@@ -18,7 +18,7 @@ META = torch.ones(3, device="meta")
 
 
 def placed(func, *tensors, on_host=True, **kwargs):
-    return place(facts_of(func), list(tensors), kwargs, on_host)
+    return place(facts_of(func), list(tensors), kwargs, on_host, sized=True)
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_on_the_host(func, tensors, placement):
 
 def test_a_number_that_is_filled_in_is_not_counted():
     facts = facts_of(aten.index_put_.default)
-    assert place(facts, [X, MASK, NUMBER], {}, True, fills=True) is Placement.CAPTURED
+    assert place(facts, [X, MASK, NUMBER], {}, True, sized=True, fills=True) is Placement.CAPTURED
     assert rule_of(aten.index_put_.default, Placement.ISLAND, False, [X, MASK, X]) is rules.DYNAMIC_SHAPE
 
 
@@ -130,3 +130,10 @@ def test_composite_operations():
     assert composite_call(aten.linear.default) is not None
     assert composite_call(aten.mm.default) is None
     assert composite_call(aten.silu_backward.default) is None
+
+
+def test_sizes_that_nobody_tells():
+    """A graph of CUDA's holds no other sizes than its own, so there the operation is captured."""
+    facts = facts_of(torch.ops.aten.sin.default)
+    assert place(facts, [X], {}, True, sized=False) is Placement.SHAPED
+    assert place(facts, [X], {}, True, sized=True) is Placement.CAPTURED

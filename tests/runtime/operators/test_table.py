@@ -303,7 +303,9 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "may_wait": lambda name: checked(PROGRAMS[name]),
     "checks": lambda name: (refusal(PROGRAMS[name]), checked(PROGRAMS[name])),
     "indexed": lambda name: (refusal(PROGRAMS[name]), checked(PROGRAMS[name])),
-    "stores": lambda name: place(facts_of(overload(name)), [X, MASK, X], {}, True) is Placement.ISLAND,
+    "stores": lambda name: (
+        place(facts_of(overload(name)), [X, MASK, X], {}, True, sized=True) is Placement.ISLAND
+    ),
     "splits": lambda name: [*composites._with("splits")],
     "lengths": lambda name: [*composites._with("lengths")],
     "packed": lambda name: [*composites._with("packed")],
@@ -311,7 +313,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "product": lambda name: [*composites._with("product")],
     "divides": lambda name: [*composites._with("divides")],
     "refuses": lambda name: [*composites._with("refuses")],
-    "hidden": lambda name: place(facts_of(overload(name)), [X], {}, True),
+    "hidden": lambda name: place(facts_of(overload(name)), [X], {}, True, sized=True),
     "writes": batch_norm,
     "overwrites": is_read,
     "fills": stored,

@@ -48,17 +48,17 @@ def place(
     kwargs: dict[str, Any],
     on_host: bool,
     *,
+    sized: bool,
     fills: bool = False,
-    sized: bool = True,
 ) -> Placement:
     """Decide where an operation runs.
 
     Args:
         kwargs: Its keyword operands (``device`` of factories and copies).
         on_host: The recording captures operations on CPU tensors.
-        fills: It stores a number that never changes through a mask, and counts nothing for it.
         sized: The sizes of its results are known to follow from those of its operands, unless ``facts`` say
             that they do not.
+        fills: It stores a number that never changes through a mask, and counts nothing for it.
     """
     if facts.reads or (facts.checks and not tensors[0].is_meta):
         return Placement.READ
