@@ -29,6 +29,7 @@ CASES = (
     "recording",
     "linear_sgd",
     "adamw",
+    "numbers",
     "backward",
     "host_mlp",
     "host_decoder",

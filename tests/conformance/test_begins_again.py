@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from contextvars import ContextVar
-from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 import torch
 from tests.conformance.numbers_programs import bits
+from tests.conformance.placing import between_segments
 
 import rote
 from rote.base import MemoryShortageError
-from rote.runtime.backends.host import HostBackend
 from rote.runtime.backends.host.session import HostSession
 
 CALLS = 16
@@ -23,9 +22,7 @@ CALLS = 16
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
     if request.param != "captured":
-        monkeypatch.setattr(
-            HostBackend, "capabilities", replace(HostBackend.capabilities, captures_numbers=False)
-        )
+        between_segments(monkeypatch)
 
 
 @pytest.fixture

@@ -9,15 +9,14 @@ import math
 import queue
 import threading
 import time
-from dataclasses import replace
 
 import pytest
 import torch
 from tests.conformance.numbers_programs import PIECES, Writer, bits, play
+from tests.conformance.placing import between_segments
 from torch import nn
 
 import rote
-from rote.runtime.backends.host import HostBackend
 from rote.testing import compare
 
 
@@ -25,9 +24,7 @@ from rote.testing import compare
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
     if request.param != "captured":
-        monkeypatch.setattr(
-            HostBackend, "capabilities", replace(HostBackend.capabilities, captures_numbers=False)
-        )
+        between_segments(monkeypatch)
 
 
 COMPUTES = pytest.mark.parametrize("device", ["cpu"], indirect=True)
@@ -287,8 +284,7 @@ def training(kind, options, device, *, schedule):
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.Adam])
 def test_operations_with_numbers_between_segments(kind, monkeypatch):
     """The rest is captured, and gets its exact tier."""
-    between = replace(HostBackend.capabilities, captures_numbers=False)
-    monkeypatch.setattr(HostBackend, "capabilities", between)
+    between_segments(monkeypatch)
     run = check_training(kind, {"lr": 0.1}, torch.device("cpu"), schedule=True)
     (recording,) = run.report().recordings
     assert "RT202" in [each.code for each in recording.islands]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import types
-from dataclasses import replace
 from functools import partial
 
 import numpy
@@ -14,12 +13,12 @@ import torch.nn.functional as F
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as some
 from tests.conformance.numbers_programs import bits
+from tests.conformance.placing import between_segments
 from tests.seeds import seed
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import rote
-from rote.runtime.backends.host import HostBackend
 
 pytestmark = pytest.mark.parametrize("device", ["cpu"], indirect=True)
 
@@ -28,8 +27,7 @@ pytestmark = pytest.mark.parametrize("device", ["cpu"], indirect=True)
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
     if request.param != "captured":
-        between = replace(HostBackend.capabilities, captures_numbers=False)
-        monkeypatch.setattr(HostBackend, "capabilities", between)
+        between_segments(monkeypatch)
 
 
 FOLLOWED = {

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 import torch
+from tests.conformance.placing import between_segments
 
 import rote
-from rote.runtime.backends.host import HostBackend
 from rote.testing import assert_same
 
 SIZE = 12
@@ -18,8 +16,7 @@ SIZE = 12
 def _placed(request, monkeypatch):
     """Operations with numbers that change, as the backend takes them, and as one takes them that cannot."""
     if request.param != "captured":
-        between = replace(HostBackend.capabilities, captures_numbers=False)
-        monkeypatch.setattr(HostBackend, "capabilities", between)
+        between_segments(monkeypatch)
 
 
 def first(tables, x, t):

@@ -11,7 +11,7 @@ from tests.conformance.kernels import SIZE, binary_of, eager, source_for
 
 from rote.base.errors import CaptureError, MemoryShortageError
 from rote.runtime.backends import PROCESS
-from rote.runtime.backends.cuda.driver import Driver, DriverError
+from rote.runtime.backends.cuda.graphs.cuda_driver import Driver, DriverError
 from rote.runtime.backends.protocol import KernelLaunch
 from rote.runtime.compiling import COMPILERS, Binary, KernelSource, Language, Programs
 

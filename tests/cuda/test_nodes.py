@@ -12,9 +12,9 @@ import pytest
 import torch
 
 import rote
-from rote.runtime.backends.cuda import nodes
-from rote.runtime.backends.cuda.copy_kernel import CAPACITIES, CAPACITY
-from rote.runtime.backends.cuda.driver import DriverError, driver
+from rote.runtime.backends.cuda.graphs import nodes
+from rote.runtime.backends.cuda.graphs.copy_kernel import CAPACITIES, CAPACITY
+from rote.runtime.backends.cuda.graphs.cuda_driver import DriverError, driver
 from rote.runtime.engine.specialization import Specialization
 
 pytestmark = [

@@ -15,9 +15,15 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from rote.runtime.backends.cuda import copy_kernel, nodes
-from rote.runtime.backends.cuda.copy_kernel import CAPACITIES, CAPACITY, CopyTable, KernelLayout, program
-from rote.runtime.backends.cuda.driver import DriverError
+from rote.runtime.backends.cuda.graphs import copy_kernel, nodes
+from rote.runtime.backends.cuda.graphs.copy_kernel import (
+    CAPACITIES,
+    CAPACITY,
+    CopyTable,
+    KernelLayout,
+    program,
+)
+from rote.runtime.backends.cuda.graphs.cuda_driver import DriverError
 
 THREADS = 8
 BINARY = {
@@ -221,7 +227,7 @@ def test_memory_of_the_recording_is_told_from_the_callers():
 
 
 def copying(api, inputs, outputs):
-    return nodes.CopyingGraph(api, 5, inputs, outputs, ctypes.c_void_p)
+    return nodes.CopyingGraph(api, 5, inputs, outputs, ctypes.c_void_p, None)
 
 
 def test_only_what_has_moved_is_set():
@@ -280,9 +286,9 @@ def test_a_kernel_that_cannot_be_loaded_is_not_asked_for_one_copy():
     def no_kernel(_):
         raise DriverError("218")
 
-    assert nodes.CopyingGraph(FakeDriver(), 5, tensors(1000), tensors(3000), no_kernel)._nodes
+    assert nodes.CopyingGraph(FakeDriver(), 5, tensors(1000), tensors(3000), no_kernel, None)._nodes
     with pytest.raises(DriverError):
-        nodes.CopyingGraph(FakeDriver(), 5, tensors(1000, 2000), [], no_kernel)
+        nodes.CopyingGraph(FakeDriver(), 5, tensors(1000, 2000), [], no_kernel, None)
 
 
 def test_more_copies_than_one_node_takes():

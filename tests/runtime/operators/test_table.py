@@ -29,6 +29,7 @@ from rote.runtime.operators import facts as module
 from rote.runtime.operators.boundaries import Placement, place
 from rote.runtime.operators.facts import facts_of, rows_with, table
 from rote.runtime.operators.operands import read_operands, written_operands
+from rote.runtime.operators.torch_private import schema_of
 from rote.runtime.operators.transfers import wait_operator
 from rote.testing import compare
 
@@ -327,6 +328,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "fixed": lambda name: facts_of(overload(name)).fixed,
     "raises": lambda name: facts_of(overload(name)).total,
     "total": lambda name: facts_of(overload(name)).total,
+    "parameters": lambda name: facts_of(overload(name)).parameters,
     "made": lambda name: KnownValues(None).may_be(facts_of(overload(name)), []),  # type: ignore[arg-type]
 }
 """For each fact, what is different without it."""
@@ -354,6 +356,17 @@ def test_each_fact_makes_a_difference(forget, name, fact):
     before = observe(name)
     forget(name, fact)
     assert observe(name) != before
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if "parameters" in row])
+def test_numbers_among_parameters_are_operands(name):
+    packet, _, which = name.partition(".")
+    overloads = [which] if which else getattr(aten, packet).overloads()
+    schemas = [schema_of(overload(f"{packet}.{each}")) for each in overloads]
+    operands = {each.name for schema in schemas for each in schema.arguments}
+    parameters = facts_of(overload(name)).parameters
+    assert len(parameters) == len(ROWS[name]["parameters"].split())
+    assert operands.issuperset([each for each, _ in parameters])
 
 
 def test_what_an_operator_of_fsdp_fills_it_does_not_read():

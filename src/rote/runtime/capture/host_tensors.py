@@ -19,6 +19,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..numbers import TrackedNumbers
 from ..objects import form_of, pointer_of, tensor_over
+from ..operators import facts_of
 from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
@@ -249,15 +250,21 @@ class HostTensors:
         operation = Operation.called(ops.HOST, name, (data,), (), user_site())
         if cursor.mode is Mode.FOLLOW:
             return self._recalled(operation)
-        if cursor.mode is Mode.RECORD and made is not None and cursor.captures_numbers:
-            func, args, kwargs = made
-            tensor = cursor.quietly(lambda: cursor.recorder.capture(cursor, func, args, kwargs))
-        elif cursor.mode is Mode.RECORD:
-            cursor.node.pure = False
-            tensor = self._rebuilt(operation, build)
+        if cursor.mode is Mode.RECORD:
+            captured = self._captured(made) if made is not None else None
+            cursor.node.pure &= captured is not None
+            tensor = captured if captured is not None else self._rebuilt(operation, build)
         token = cursor.storages.result(tensor, operation.name, operation.site)
         cursor.meet(operation.ended("one", (token,)))
         return tensor
+
+    def _captured(self, made: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> torch.Tensor | None:
+        """What an operation makes of numbers, captured; None if it cannot be."""
+        func, args, kwargs = made
+        cursor = self._cursor
+        if not cursor.quietly(lambda: cursor.takes_numbers(facts_of(func), args, kwargs)):
+            return None
+        return cursor.quietly(lambda: cursor.recorder.capture(cursor, func, args, kwargs))
 
     def array_tensor(
         self, array: Any, tensor: torch.Tensor, name: str, make: Callable[[Any], torch.Tensor]

@@ -647,7 +647,6 @@ class TracedCall:
             plan.root, storages, plan.backend.device, self._tape if records else None, plan.warmup,
             follow=follow, stop=stop, watch=plan.watch, least=plan.min_segment,
             resolves=plan.numbers is not None and not plan.numbers.follows,
-            captures_numbers=plan.backend.capabilities.captures_numbers,
             captures_collectives=plan.captures_collectives,
             careful=plan.careful and records,
             at_length=plan.at_length,

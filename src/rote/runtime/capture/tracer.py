@@ -110,6 +110,7 @@ from .path import (
     TakenViews,
     Transfers,
     Writes,
+    index_maker,
     kept_call,
     only_reads,
 )
@@ -427,7 +428,7 @@ class Tracer(DispatchMode):
 
         token, shape, strides = self.cursor.storages.token, list(view.shape), list(view.stride())
         data = HostValues(operand_of([begin, span], token), (), torch.int64, view.device.type)
-        made = None if numbers is None else (aten.arange.start, (begin, end), form)
+        made = None if numbers is None else index_maker(begin, end, span, view.device)
         with self._handing_none():
             index = self.host.computed_tensor(self.host.aside(build), TAKEN, data, build, made)
             flat = self._dispatch(aten.as_strided.default, (taken.base, [span_of(taken.base)], [1]), {})
@@ -548,8 +549,8 @@ class Tracer(DispatchMode):
         else:
             placement = self.placer.place(facts, tensors, args, kwargs, apart=apart)
             self.placer.note_devices(tensors)
-        if self._numbers is not None and not cursor.captures_numbers and holds(Computed, args, kwargs):
-            placement = Placement.ISLAND if placement is _CAPTURED else placement
+        if self._numbers is not None and placement is _CAPTURED and holds(Computed, args, kwargs):
+            placement = _CAPTURED if cursor.takes_numbers(facts, args, kwargs) else Placement.ISLAND
         site = self._sites.here()
         operation = Operation.called(placement._value_, facts.name, operands, named, site)
         if len(storages.external_sites) < len(storages.externals):

@@ -528,8 +528,8 @@ class Specialization:
             self._other_lengths.add(answer.recording, self.key)
         if made is not None and made.acts:
             DEPARTURE.add(self, captured=made.captures_collectives)
-        fixed = made is not None and (made.captures_numbers or made.captures_collectives)
-        if made is not None and self.limits.numerics > Numerics.PLAIN and not fixed:
+        improves = made is not None and not made.captures_collectives
+        if made is not None and self.limits.numerics > Numerics.PLAIN and improves:
             made.improve_at(made.replays + (0 if self.earlier.exact else FIRST_TIER))
         self._last_reasons = [answer.in_vain] if answer.in_vain is not None else answer.reasons[:SHOWN]
         self.earlier.meet(self._last_reasons)

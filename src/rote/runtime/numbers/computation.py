@@ -48,8 +48,8 @@ DRAWN = "drawn"
 _DIRECT = frozenset({dict, list})
 _PLACE = os.path.join(os.path.dirname(__file__), "<compute>")
 """The file of generated functions: a frame of one is one of ours."""
-_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
-"""Integers that an operation takes."""
+_TAKEN = {float: "", int: f" and {-(1 << 63)} <= {{0}} < {1 << 63}"}
+"""Numbers that an operation takes, of these types."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,7 +397,7 @@ def _compiled(
     steps: Iterable[Expression],
 ) -> Callable[[Sequence[Any]], bool]:
     text = _Text()
-    same, right = text.constant(_is_same), text.constant(_is_operand)
+    same = text.constant(_is_same)
     of_number, of_array = text.constant(type), text.constant(kind_of)
     for place, kind in kinds.items():
         differs = (
@@ -414,7 +414,7 @@ def _compiled(
     filled: list[str] = []
     for expression, cell in cells.items():
         name = text.name(expression)
-        text.lines.append(f"if not {right}({name}, {text.constant(kind_of(cell.value))}): return False")
+        text.lines.append(f"if not ({_is_operand(text, name, kind_of(cell.value))}): return False")
         filled.append(f"{text.constant(cell.fill)}({name})")
     arrays = ArrayKind in map(type, kinds.values())
     numpys = (
@@ -432,6 +432,8 @@ def _is_same(value: Any, expected: Fixed) -> bool:
     return Fixed.of(value) == expected
 
 
-def _is_operand(value: Any, kind: Any) -> bool:
+def _is_operand(text: _Text, name: str, kind: Any) -> str:
     """Whether a number has the type of the one that was recorded, and an operation takes it."""
-    return kind_of(value) == kind and (kind is not int or _LEAST <= value <= _MOST)
+    if kind in _TAKEN:
+        return f"{text.constant(type)}({name}) is {text.constant(kind)}{_TAKEN[kind].format(name)}"
+    return f"{text.constant(kind_of)}({name}) == {text.constant(kind)}"

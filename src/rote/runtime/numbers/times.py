@@ -78,5 +78,9 @@ class LateCell(NumberCell):
         return self._value
 
     @override
+    def hold(self, value: Any) -> None:
+        self.fill(value)
+
+    @override
     def fill(self, value: Any) -> None:
         self._at, self._value = self._turn(), value

@@ -136,6 +136,10 @@ class LentCell(NumberCell):
         return frozenset(self._orders.values())
 
     @override
+    def hold(self, value: Any) -> None:
+        pass
+
+    @override
     def fill(self, value: Any) -> None:
         pass
 
@@ -477,7 +481,7 @@ class TrackedNumbers:
                 cell = NumberCell(value)
                 self.stop("what numpy has made of a tensor becomes an operand")
         cell = cell or NumberCell(value)
-        cell.fill(self.original(value))
+        cell.hold(self.original(value))
         self.cells[expression] = cell
         return Computed(expression, cell)
 

@@ -47,6 +47,7 @@ _SIZE = re.compile(r"Sym(?:Int|Bool|Float) (\w+)")
 _OBJECT = "__torch__"
 """How the types of C++ objects begin."""
 _GROUP = ".classes.c10d."
+_PARAMETER = re.compile(r"(?P<role>-|1/|)(?P<name>\w+)")
 _RECEIVING = frozenset({
     "tensor", "tensors", "output", "outputs", "output_tensor", "output_tensors", "output_lists",
 })  # fmt: skip
@@ -113,6 +114,8 @@ class Facts:
         functional: It is of a library, writes nothing, and its results are no operand's memory; the library
             says that it keeps to its schema (``torch.Tag.pt2_compliant_tag``).
         total: It raises for no values of its operands.
+        parameters: Numbers among its operands, by name, that are parameters of its kernels and nothing else,
+            each with what the kernels take: ``""`` the number, ``"-"`` its negative, ``"1/"`` its inverse.
     """
 
     op: Any
@@ -147,6 +150,7 @@ class Facts:
     own: bool
     functional: bool
     total: bool
+    parameters: tuple[tuple[str, str], ...]
 
     @property
     def told(self) -> bool:
@@ -246,6 +250,7 @@ def facts_of(func: Any) -> Facts:
         own=own,
         functional=not own and _is_functional(func, schema),
         total=own and (fixed or "total" in row or packet.startswith(_OF_MANY)) and not _raises(name, row),
+        parameters=_parameters(name),
     )
 
 
@@ -282,8 +287,18 @@ def short(name: str) -> str:
 
 def _raises(name: str, row: Row) -> bool:
     """Whether the table says that an operator raises for some values, or the one that it does in place."""
+    return "raises" in row or "raises" in _row_not_in_place(name)
+
+
+def _row_not_in_place(name: str) -> Row:
     packet, _, overload = name.partition(".")
-    return "raises" in row or "raises" in row_of(f"{packet.removesuffix('_')}.{overload or 'default'}")
+    return row_of(f"{packet.removesuffix('_')}.{overload or 'default'}")
+
+
+def _parameters(name: str) -> tuple[tuple[str, str], ...]:
+    said = _row_not_in_place(name).get("parameters", "").split()
+    found = [_PARAMETER.fullmatch(each) for each in said]
+    return tuple([(each["name"], each["role"]) for each in found if each is not None])
 
 
 def _refused(func: Any, row: Row) -> str | None:

@@ -38,6 +38,7 @@ import torch
 from ..backends.protocol import Backend, KernelLaunch, LoadedKernel, Segment, Session
 from ..capture import without_copies
 from ..fusion import Written, kernels_of
+from ..numbers import Computed
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
 from ..pytorch import below_autograd, undispatched, unseen_functions
@@ -217,7 +218,9 @@ class Recapture:
         """Capture one segment, which runs it."""
         session = self._session
         try:
-            session.begin(len(items) + len(shown))
+            operations = self._short.effects.operations
+            numbers = any([operations[each].computes for each in items if not isinstance(each, Written)])
+            session.begin(len(items) + len(shown), numbers=numbers)
             for fork in self._forks(items):
                 self._fork(fork)
             for origins in shown:
@@ -384,6 +387,8 @@ class Recapture:
     def _operand(self, operand: Operand) -> Any:
         if type(operand) is Number:
             return operand.value
+        if type(operand) is Computed:
+            return operand.cell
         return self._tensor(operand) if type(operand) is Token else operand
 
     def _tensor(self, token: Token) -> torch.Tensor:

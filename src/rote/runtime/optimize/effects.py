@@ -129,6 +129,8 @@ class Effects:
         if operation.kind == ops.CONST:  # captured is the copy of a tensor of fixed content
             self._note(index, (), [operation.results[0].origin], ())
             return
+        if not operation.is_of_aten:
+            raise LeftAloneError(f"{_told(operation)} makes a tensor of numbers that change")
         facts, tokens = operation.facts, operation.tokens
         _check_known(operation, tokens)
         if operation.draws:

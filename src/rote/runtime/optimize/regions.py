@@ -121,7 +121,7 @@ class _Scheduling:
     def _look(self, index: int) -> Fusible | None:
         """An operation, if a kernel may calculate it."""
         operation, touched = self._effects.operations[index], self._effects.touched[index]
-        if not operation.is_of_aten:
+        if not operation.is_of_aten or operation.computes:  # a kernel's numbers are those of its launch
             return None
         if touched.writes:
             return self._look_in_place(index, operation)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from ..backends.protocol import KernelLaunch, Segment, Session, raw_call
+from ..backends.protocol import KernelLaunch, NumberCell, Segment, Session, raw_call, replaced
 from ..compiling import KernelSource
 from ..fusion import DeviceKernels
 from ..operators import composite_call
@@ -34,6 +34,7 @@ class RunningSession(Session):
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run an operation."""
+        args, kwargs = replaced(NumberCell, "value", args, kwargs)
         return raw_call(func)(*args, **kwargs)
 
     def end(self) -> Segment | None:

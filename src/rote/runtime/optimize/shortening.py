@@ -43,6 +43,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from ..numbers import Computed
 from ..operators import Facts
 from ..program import EXTERNAL, ArrayMemory, Opaque, Operand, Operation, Origin, Token
 from ..recording import KernelModes
@@ -305,8 +306,11 @@ def _is_closed(operation: Operation, facts: Facts) -> bool:
 
 
 def _is_unclear(operand: Operand) -> bool:
-    """Whether equal operands may be unequal objects: memory of the host, and objects of other classes."""
-    return isinstance(operand, (Opaque, ArrayMemory))
+    """Whether equal operands may be unequal objects, or others in each replay.
+
+    Such are memory of the host, objects of other classes, and numbers that replays compute.
+    """
+    return isinstance(operand, (Opaque, ArrayMemory, Computed))
 
 
 def _flat(operands: Sequence[Any]) -> Iterator[Any]:

@@ -1,7 +1,7 @@
 """Copies that the segments of a recording make themselves, and the text of a call with them.
 
 The first segment may take the arguments where they lie, and the last may leave the result in new memory, if
-the device has copies as a part of a segment (:mod:`..backends.cuda.nodes` says what that saves). A tensor
+the device has copies as a part of a segment (:mod:`..backends.cuda.graphs.nodes` says why). A tensor
 that is no plain run of bytes, lies on another device or follows an island is copied as ever.
 """
 

@@ -33,7 +33,6 @@ from ..program import (
     lying_in,
     renamable,
 )
-from ..program.operations import CAPTURED, HOST
 from ..pytorch import plain_functions
 from ..reads.trace import Noted, Output
 from ..state import Address, Difference, Reads, Snapshot
@@ -218,17 +217,6 @@ class Recording:
         self.computation = computation
         self._vain_checks *= not new
         self._to_follow = 0 if new else max(self._to_follow - 1, 0)
-
-    @property
-    def captures_numbers(self) -> bool:
-        """Whether its segments have operations with numbers that replays compute."""
-        return self.computation is not None and any(
-            [
-                each.kind in (CAPTURED, HOST) and each.computes
-                for node in self.root.walk()
-                for each in node.operations
-            ]
-        )
 
     @property
     def captures_collectives(self) -> bool:

@@ -20,9 +20,7 @@ from rote.runtime.backends.protocol.base import Backend, Capabilities
 def test_backend_satisfies_the_protocol(backend: HostBackend) -> None:
     assert isinstance(backend, Backend)
     assert (backend.name, backend.device) == ("host", torch.device("cpu"))
-    assert backend.capabilities == Capabilities(
-        asynchronous=False, executes_while_capturing=True, captures_numbers=True
-    )
+    assert backend.capabilities == Capabilities(asynchronous=False, executes_while_capturing=True)
     with backend.lock, backend.lock:
         backend.enter_call()
         backend.synchronize()

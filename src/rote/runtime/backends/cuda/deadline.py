@@ -32,7 +32,7 @@ from typing import Any
 import torch
 
 from ..protocol import CapturedCollective
-from .driver import driver
+from .graphs import driver
 
 PAUSE_S = 1.0
 """Between two looks."""

@@ -23,7 +23,7 @@ from ....base import EnvironmentError_
 from ...compiling import Binary
 from ...pytorch import stream_handle
 from ..protocol import check_kernel, check_launch
-from .driver import Driver, DriverError, LaunchShape, driver
+from .graphs import DriverError, LaunchShape, driver, known_driver
 
 _WARP = 32
 _FREE_SHARED = 48 << 10
@@ -69,7 +69,7 @@ class CudaKernel:
         check_kernel(source, 10 * major + minor)
         self._shape = LaunchShape(source.grid.count, _WARP * source.grid.warps, binary.shared_bytes)
         self._current = partial(stream_handle, self.device.index)
-        self._api = _driver()
+        self._api = known_driver()
         try:
             with self._in_context():
                 module = self._api.load_module(binary.code)
@@ -117,10 +117,3 @@ class CudaKernel:
             self._api.launch_kernel(
                 self._function, self._shape, self._current(), cast(addresses, POINTER(c_void_p))
             )
-
-
-def _driver() -> Driver:
-    found = driver()
-    if found is None:
-        raise EnvironmentError_("compiled kernels need libcuda.so.1 of CUDA 12.3 or later")
-    return found

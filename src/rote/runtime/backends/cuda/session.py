@@ -25,24 +25,46 @@ from __future__ import annotations
 import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from ctypes import c_void_p
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from ....base import CaptureError, InternalError, MemoryShortageError
+from ....base import CaptureError, EnvironmentError_, InternalError, MemoryShortageError
 from ...pytorch import stop_routing, undispatched, unseen_functions
 from ..protocol import (
     CapturedCollective,
     CopyingSegment,
     KernelLaunch,
+    NumberCell,
+    cells_of,
     check_apart,
     first_line,
+    holds,
     is_shortage,
     raw_call,
+    replaced,
 )
-from .driver import OUT_OF_MEMORY, DriverError, driver
+from .graphs import (
+    MOST_OPERATIONS,
+    OUT_OF_MEMORY,
+    CopyingGraph,
+    DriverError,
+    KnownWords,
+    PatchedInstance,
+    PatchedKernel,
+    PlainGraph,
+    Round,
+    driver,
+    find_words,
+    known_driver,
+    launched_between,
+    launcher,
+    roles_of,
+)
 from .kernel import CudaKernel
-from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .pool import Pool
 
 if TYPE_CHECKING:
@@ -51,8 +73,23 @@ if TYPE_CHECKING:
 States = list[tuple[torch.Generator, torch.Tensor]]
 """Generators and what they were set to."""
 
+_RELEASED = "a segment was replayed after its recording had been released"
 _EMPTY = "The CUDA Graph is empty"
 _NOTES_STREAM = torch.ops.aten.record_stream.default
+
+
+@dataclass(frozen=True)
+class TriedOperation:
+    """An operation with numbers, and where they are in its kernels, if that is known."""
+
+    func: Any
+    cells: Sequence[NumberCell]
+    words: KnownWords | None
+
+    def is_of(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operation is this one."""
+        cells = cells_of(args, kwargs)
+        return func is self.func and list(map(id, cells)) == list(map(id, self.cells))
 
 
 class CudaSegment:
@@ -61,7 +98,13 @@ class CudaSegment:
     raised = stays = False  # no operation raises in a graph
 
     def __init__(
-        self, graph: torch.cuda.CUDAGraph, operations: int, device: torch.device, *, kept: bool
+        self,
+        graph: torch.cuda.CUDAGraph,
+        operations: int,
+        device: torch.device,
+        numbered: Sequence[PatchedKernel],
+        *,
+        kept: bool,
     ) -> None:
         self.operations = operations
         self._graph: torch.cuda.CUDAGraph | None = graph
@@ -69,8 +112,22 @@ class CudaSegment:
         self._kept = kept
         self._wanted: Any = None
         self._launcher: CopyingGraph | PlainGraph | None = None
+        self._numbers: PatchedInstance | None = None
         self.replay = graph.replay
+        if numbered:
+            self._numbers = PatchedInstance(
+                known_driver(), c_void_p(int(graph.raw_cuda_graph_exec())), numbered
+            )
+            self.replay = self._replay_with_numbers
         self.random = False
+
+    def _replay_with_numbers(self) -> None:
+        numbers, graph = self._numbers, self._graph
+        if numbers is None or graph is None:
+            raise InternalError(_RELEASED)
+        if status := numbers.set():
+            raise EnvironmentError_(f"the driver refused a number in a graph: it returned {status}")
+        graph.replay()
 
     def replay_timed(self) -> list[tuple[str, float]]:
         """Launch the graph; nobody sees its nodes one by one."""
@@ -90,7 +147,7 @@ class CudaSegment:
         if self._launcher is None:
             kept, self._kept = self._kept, False  # from now on it is not what was captured
             self._wanted = wanted
-            self._launcher = launcher(self._graph, self._device, inputs, outputs, kept=kept)
+            self._launcher = launcher(self._graph, self._device, inputs, outputs, self._numbers, kept=kept)
         return self._launcher if wanted == self._wanted else None
 
     def release(self) -> None:
@@ -100,12 +157,12 @@ class CudaSegment:
             self._launcher = None
         if self._graph is not None:
             self._graph.reset()
-            self._graph = None
+            self._graph = self._numbers = None
             self.replay = _released
 
 
 def _released() -> None:
-    raise InternalError("a segment was replayed after its recording had been released")
+    raise InternalError(_RELEASED)
 
 
 class CudaSession:
@@ -121,18 +178,22 @@ class CudaSession:
         self._kernels: set[CudaKernel] = set()  # those that the graphs launch stay loaded
         self._graph: torch.cuda.CUDAGraph | None = None
         self._operations = 0
-        self._keeps = False
+        self._small = self._keeps = False
+        self._numbered: list[PatchedKernel] = []
+        self._tried: TriedOperation | None = None
         self._random: States = []
 
     # ------------------------------------------------------------------ segments
 
-    def begin(self, expected: int | None = None) -> None:
-        """Open a segment; one that is known to be small is kept as it was captured."""
+    def begin(self, expected: int | None = None, *, numbers: bool = False) -> None:
+        """Open a segment; one that is known to be small, or has numbers, is kept as it was captured."""
         if self._graph is not None:
             raise InternalError("a segment is already open")
         default = torch.cuda.default_generators[self._backend.index]
         self._random = [(found, found.get_state()) for found in (default, *self._generators)]
-        self._keeps = expected is not None and expected <= MOST_OPERATIONS and driver() is not None
+        self._small = expected is not None and expected <= MOST_OPERATIONS and driver() is not None
+        self._keeps = self._small or (numbers and driver() is not None)
+        self._numbered = []
         graph = torch.cuda.CUDAGraph(keep_graph=self._keeps)
         for generator in self._generators:
             graph.register_generator_state(generator)
@@ -154,15 +215,53 @@ class CudaSession:
             return None
         try:
             with self._backend.streams.switch():
-                out = raw_call(func)(*args, **kwargs)
+                if holds(NumberCell, args, kwargs):
+                    out = self._run_with_numbers(func, args, kwargs)
+                else:
+                    out = raw_call(func)(*args, **kwargs)
         except (RuntimeError, MemoryError) as error:
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {_name(func)}: {first_line(error)}") from error
             if is_refusal(error):
                 raise CaptureError(f"{_name(func)} cannot be captured: {first_line(error)}") from error
             raise
+        except DriverError as error:
+            raise CaptureError(f"{_name(func)} cannot be captured with numbers: {error}") from error
         self._operations += 1
         return out
+
+    def _run_with_numbers(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Capture an operation whose kernels have numbers that change.
+
+        Raises:
+            DriverError: Where they have them is not known.
+        """
+        tried, self._tried = self._tried, None
+        is_known = tried is not None and tried.is_of(func, args, kwargs)
+        known = tried.words if tried is not None and is_known else self._words(func, args, kwargs)
+        if known is None or not self._keeps:
+            raise DriverError("where they are in its kernels is not known")
+        api, stream = known_driver(), self._backend.streams.current()
+        args, kwargs = replaced(NumberCell, "value", args, kwargs)
+        before = api.last_captured(stream)
+        out = raw_call(func)(*args, **kwargs)
+        launched = launched_between(api, before, api.last_captured(stream))
+        self._numbered += known.in_graph(launched)
+        return out
+
+    def takes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether it is known where the numbers of an operation are in its kernels."""
+        if self._graph is not None and not self._keeps:
+            return False
+        self._tried = TriedOperation(func, cells_of(args, kwargs), self._words(func, args, kwargs))
+        return self._tried.words is not None
+
+    def _words(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KnownWords | None:
+        roles, api = roles_of(func, args, kwargs), driver()
+        if roles is None or api is None:
+            return None
+        with unseen_functions(), undispatched(), self._backend.streams.tried() as stream:
+            return find_words(api, stream, partial(_called_with, func, args, kwargs), roles)
 
     def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
         """Give a storage memory of the pool, where the allocator looks while a segment is open."""
@@ -219,7 +318,7 @@ class CudaSession:
         except RuntimeError as error:
             self._discard(graph, random)
             raise _refused(error) from error
-        segment = CudaSegment(graph, self._operations, self._backend.device, kept=self._keeps)
+        segment = CudaSegment(graph, self._operations, self._backend.device, self._numbered, kept=self._small)
         try:
             segment.random = self._run_first(segment)
         except RuntimeError as error:  # the first launch takes memory of its own on the device
@@ -361,6 +460,16 @@ class CudaSession:
     def join(self) -> None:
         """The stream being captured follows that one."""
         self._backend.streams.join()
+
+
+def _called_with(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], numbers: Round) -> Any:
+    def other(operand: Any) -> Any:
+        if type(operand) is list:
+            return [numbers[each] if type(each) is NumberCell else each for each in operand]
+        return numbers[operand] if type(operand) is NumberCell else operand
+
+    named = {name: other(each) for name, each in kwargs.items()}
+    return raw_call(func)(*[other(each) for each in args], **named)
 
 
 def _name(func: Any) -> str:

@@ -130,6 +130,12 @@ class Streams:
         self._beside.synchronize()
 
     @contextmanager
+    def tried(self) -> Generator[int]:
+        """That stream, by its handle, to capture on it what is only looked at."""
+        with self._running_on(self._beside):
+            yield self._beside.cuda_stream
+
+    @contextmanager
     def fork(self) -> Generator[None]:
         """Capture on another stream, after what was captured so far."""
         self._forked.wait_stream(self._side)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import wraps
 from sys import getrefcount
 from typing import Any
 
@@ -16,19 +16,6 @@ PoolId = tuple[int, int]
 
 set_stream: Callable[[Any], None] = torch.cuda.set_stream
 """The public function, whose name is replaced in traced calls."""
-
-_guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-_empty: Any = getattr(_guards, "_empty_strided_cuda", None)
-"""What code of ``torch.compile`` allocates with: on the current device and stream, in half the time of
-``torch.empty_like``, and never filled. Seen in torch 2.11 and 2.13."""
-
-
-def empty_maker(tensor: torch.Tensor) -> partial[torch.Tensor]:
-    """A function that makes a tensor of the shape, strides and type of another, on the current device."""
-    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    if _empty is not None:
-        return partial(_empty, shape, stride, tensor.dtype)
-    return partial(torch.empty_strided, shape, stride, dtype=tensor.dtype, device=tensor.device)
 
 
 def held_by_others(events: list[Any]) -> list[Any]:

@@ -18,7 +18,7 @@ class HostBackend(Backend):
     """Captures and replays operations on CPU tensors with the semantics of CUDA graphs."""
 
     name = "host"
-    capabilities = Capabilities(asynchronous=False, executes_while_capturing=True, captures_numbers=True)
+    capabilities = Capabilities(asynchronous=False, executes_while_capturing=True)
 
     def __init__(self) -> None:
         super().__init__(torch.device("cpu"))

@@ -80,9 +80,9 @@ class HostSession(Session):
     def _new_tape(self) -> Tape:
         return Tape(self._storages, self._aliases)
 
-    def begin(self, expected: int | None = None) -> None:
+    def begin(self, expected: int | None = None, *, numbers: bool = False) -> None:
         """Open a segment."""
-        del expected
+        del expected, numbers
         self.state = after(self.state, SessionStep.BEGIN)
         self._tape = self._new_tape()
         self._before = len(self._storages.blocks)

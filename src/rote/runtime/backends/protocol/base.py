@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Mu
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from time import perf_counter
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol, cast
 
 import torch
 
@@ -29,22 +29,52 @@ from .aliases import OWNING, Aliases
 from .kernels import KernelLaunch, LoadedKernel
 
 
+class Magnitudes(NamedTuple):
+    """A range of the magnitudes of numbers; NaN is in none."""
+
+    smallest: float
+    largest: float
+
+    def have(self, value: Any) -> bool:
+        """Whether a number is one of them."""
+        return self.smallest <= abs(value) <= self.largest
+
+    def shared_with(self, other: Magnitudes) -> Magnitudes:
+        """What is in both ranges."""
+        return Magnitudes(max(self.smallest, other.smallest), min(self.largest, other.largest))
+
+
 class NumberCell:
     """Where the replays of a segment find a number.
 
     It stands for the number among the operands that :meth:`.Session.run` is given, or in a list of numbers
-    there, on devices with the capability ``captures_numbers``, and among those of an operation that runs
+    there, where the session takes it (:meth:`.Session.takes`), and among those of an operation that runs
     between two segments. The operation takes the number that lies here when it runs.
     """
 
-    __slots__ = ("value",)
+    __slots__ = ("_bound", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
+        self._bound: Magnitudes | None = None
+
+    def hold(self, value: Any) -> None:
+        """A call that is no replay has another number."""
+        self.value = value
 
     def fill(self, value: Any) -> None:
-        """The next replay has another number, of the same type."""
+        """The next replay has another number, of the same type.
+
+        Raises:
+            OverflowError: It is not a number that replays can have.
+        """
+        if self._bound is not None and not self._bound.have(value):
+            raise OverflowError(f"{value!r} is out of range: replays have numbers of {self._bound}")
         self.value = value
+
+    def bound(self, known: Magnitudes) -> None:
+        """Replays have numbers of these magnitudes alone."""
+        self._bound = known if self._bound is None else self._bound.shared_with(known)
 
     def __repr__(self) -> str:
         return f"{self.value!r}, for now"
@@ -56,6 +86,16 @@ def holds(kind: type, args: Iterable[Any], kwargs: Mapping[str, Any]) -> bool:
         type(each) is kind or (type(each) is list and any([type(part) is kind for part in each]))
         for each in (*args, *kwargs.values())
     ])  # fmt: skip
+
+
+def cells_of(args: Iterable[Any], kwargs: Mapping[str, Any]) -> list[NumberCell]:
+    """The cells among operands, those in lists as well."""
+    opened = [
+        part
+        for each in (*args, *kwargs.values())
+        for part in (cast("list[Any]", each) if type(each) is list else [each])
+    ]
+    return [each for each in opened if type(each) is NumberCell]
 
 
 def replaced(
@@ -100,13 +140,10 @@ class Capabilities:
         asynchronous: Work is queued on streams; a host read has to wait for the device.
         executes_while_capturing: Operations run when they are captured (host), not when the segment ends
             (CUDA).
-        captures_numbers: Operands of captured operations may be numbers that each replay has anew; elsewhere
-            operations with such numbers run between two segments.
     """
 
     asynchronous: bool
     executes_while_capturing: bool
-    captures_numbers: bool = False
 
 
 @dataclass(frozen=True)
@@ -211,8 +248,12 @@ class Session(Protocol):
     What it has to say of streams here is right where nothing is queued.
     """
 
-    def begin(self, expected: int | None = None) -> None:
-        """Open a segment, of at most so many operations if that is known."""
+    def begin(self, expected: int | None = None, *, numbers: bool = False) -> None:
+        """Open a segment, of at most so many operations if that is known.
+
+        Args:
+            numbers: Some of them may have numbers that change.
+        """
 
     def expect(self, collective: CapturedCollective) -> None:
         """A collective is about to be captured."""
@@ -225,6 +266,10 @@ class Session(Protocol):
             MemoryShortageError: There was no memory for it.
         """
         ...
+
+    def takes(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether :meth:`run` takes an operation with :class:`NumberCell` among its operands."""
+        return True
 
     def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
         """Give memory to a storage from outside: it counts as made here. A segment is open, and captures all.

@@ -19,6 +19,7 @@ from ....hazards import rules
 from ....hazards.rules import Reason, reason
 from ...backends.protocol import OWNING, Aliases
 from ...numbers import Path
+from ...operators import Facts
 from ...program import GradientWatch, Operation, StorageTable, first_difference
 from ...program import operations as ops
 from ...recording import Node
@@ -55,7 +56,6 @@ class Cursor:
         least: Operations that a segment must have.
         resolves: What earlier calls have computed of numbers that change is compared as it is in this call.
         careful: Where a recorded call comes to a stretch that is not known, it starts again.
-        captures_numbers: Captured operations may have numbers that replays compute.
         captures_collectives: Collectives are captured where they can be.
         at_length: The tree is that of calls at other lengths.
 
@@ -87,7 +87,6 @@ class Cursor:
         least: int = 0,
         resolves: bool = False,
         careful: bool = False,
-        captures_numbers: bool = False,
         captures_collectives: bool = False,
         at_length: bool = False,
     ) -> None:
@@ -98,7 +97,6 @@ class Cursor:
         self.storages = storages
         self.device = device
         self.on_host = device.type == "cpu"
-        self.captures_numbers = captures_numbers
         self.captures_collectives = captures_collectives and not self.on_host
         self.tape = tape
         self.suspended = False
@@ -162,6 +160,12 @@ class Cursor:
             self.mode = Mode.RECORD
             self._look_for_short()
             self.tape.resume(stop.node)
+
+    def takes_numbers(self, facts: Facts, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operation is captured although replays compute numbers of it."""
+        if self.mode is not Mode.RECORD:  # what nobody knows yet is a guess
+            return self.on_host or bool(facts.parameters)
+        return self.recorder.takes(facts.op, args, kwargs)
 
     def stop_recording(self) -> None:
         """The rest of the call runs as in eager."""

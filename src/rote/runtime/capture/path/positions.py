@@ -57,8 +57,9 @@ class WrittenPlace:
         self, numbers: TrackedNumbers, tensor: torch.Tensor
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """The operation that makes the index of what is written to a tensor."""
-        ends = [numbers.linear(self.ends[0], 1, 0), numbers.linear(self.ends[-1], 1, len(self.ends) == 1)]
-        return torch.ops.aten.arange.start, tuple(ends), {"dtype": torch.int64, "device": tensor.device}
+        begin = numbers.linear(self.ends[0], 1, 0)
+        end = numbers.linear(self.ends[-1], 1, len(self.ends) == 1)
+        return index_maker(begin, end, self.count, tensor.device)
 
     def ask(self, numbers: TrackedNumbers, size: int) -> None:
         """What has to be so for a replay to write as many elements of a dimension."""
@@ -66,6 +67,16 @@ class WrittenPlace:
         if len(self.ends) > 1:
             numbers.ask("SUBTRACT", self.ends[1], self.ends[0])
         numbers.ask("<=" if len(self.ends) > 1 else "<", self.ends[-1], size)
+
+
+def index_maker(
+    begin: Any, end: Any, count: int, device: torch.device
+) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    """The operation that makes the index of so many elements from one number to another."""
+    form = {"dtype": torch.int64, "device": device}
+    if count == 1:  # one number is a parameter of a kernel
+        return torch.ops.aten.full.default, ([1], begin), form
+    return torch.ops.aten.arange.start, (begin, end), form
 
 
 def put_at(

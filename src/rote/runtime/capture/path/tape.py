@@ -102,6 +102,10 @@ class SegmentTape:
         self._modes[place.index] = self._now or now
         return out
 
+    def takes(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether an operation can be captured with the numbers that replays compute for it."""
+        return self.session.takes(func, *replaced(Computed, "cell", args, kwargs))
+
     def fill(self, place: Cursor, storage: torch.UntypedStorage, nbytes: int) -> None:
         """Give a storage from outside memory of the recording, as operations have it in the open segment.
 
@@ -126,8 +130,10 @@ class SegmentTape:
         self.checkpoint = Checkpoint(
             place.node, place.index, len(self._steps), place.storages.alive(), len(place.nodes) - 1
         )
+        known = place.node.operations
+        numbers = any([each.computes for each in known[place.index :]])
         try:
-            place.quietly(partial(self.session.begin, len(place.node.operations)))
+            place.quietly(partial(self.session.begin, len(known), numbers=numbers))
         except BaseException:  # an interrupt may come when the capture has begun
             place.quietly(self.session.abort)
             raise

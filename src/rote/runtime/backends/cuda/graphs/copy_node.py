@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from .driver import CopyShape, Driver, Node
+from .cuda_driver import CopyShape, Driver, Node
 
 
 class CopyNode:

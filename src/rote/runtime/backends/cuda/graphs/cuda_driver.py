@@ -31,6 +31,8 @@ from ctypes import (
 from functools import cache
 from typing import Any, NamedTuple
 
+from .....base import EnvironmentError_
+
 Node = int
 """Handle of a node in a graph."""
 
@@ -39,6 +41,8 @@ _DEVICE_MEMORY = 2  # CU_MEMORYTYPE_DEVICE
 _AUTO_FREE_AND_PRIORITY = 1 | 8  # what PyTorch instantiates its graphs with
 _DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 OUT_OF_MEMORY = 2  # CUDA_ERROR_OUT_OF_MEMORY
+NO_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+_INVALID_VALUE = 1  # CUDA_ERROR_INVALID_VALUE
 
 
 class DriverError(Exception):
@@ -97,6 +101,22 @@ class KernelShape(ctypes.Structure):
         made.kept = parameters
         return made
 
+    @property
+    def launch(self) -> tuple[int | None, ...]:
+        """All but the parameters."""
+        return (
+            self.function, self.blocks, self.blocks_y, self.blocks_z, self.threads, self.threads_y,
+            self.threads_z, self.shared, self.kernel, self.context,
+        )  # fmt: skip
+
+    def with_parameters(self, parameters: Sequence[Any]) -> KernelShape:
+        """The same launch with other parameters, likewise."""
+        function, *grid, kernel, context = self.launch
+        made = type(self)(function, *grid, kernel=kernel, context=context)
+        made.parameters = (c_void_p * len(parameters))(*[addressof(each) for each in parameters])
+        made.kept = parameters
+        return made
+
 
 class LaunchShape(NamedTuple):
     """How a kernel is started: blocks, threads of each, and bytes of shared memory of each."""
@@ -113,6 +133,7 @@ class _EdgeData(ctypes.Structure):
 
 
 _SIZE, _HANDLES = POINTER(c_size_t), POINTER(c_void_p)
+_INFO = (c_void_p, c_size_t, _SIZE, _SIZE)
 _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuCtxGetCurrent": (_HANDLES,),
     "cuThreadExchangeStreamCaptureMode": (POINTER(c_int),),
@@ -134,9 +155,19 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "cuGraphExecMemcpyNodeSetParams": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuGraphExecKernelNodeSetParams_v2": (c_void_p, c_void_p, c_void_p),
     "cuGraphLaunch": (c_void_p, c_void_p),
-}
+    "cuStreamBeginCapture_v2": (c_void_p, c_int),
+    "cuStreamGetCaptureInfo_v2": (
+        c_void_p, POINTER(c_int), POINTER(c_uint64), _HANDLES, POINTER(_HANDLES), _SIZE,
+    ),
+    "cuStreamEndCapture": (c_void_p, _HANDLES),
+    "cuGraphKernelNodeGetParams_v2": (c_void_p, POINTER(KernelShape)),
+    "cuGraphNodeGetDependencies": (c_void_p, _HANDLES, _SIZE),
+    "cuFuncGetParamInfo": _INFO,
+    "cuKernelGetParamInfo": _INFO,
+}  # fmt: skip
 """Arguments of each function. The names without a version are, in the library, those of the first version;
-``cuGraphGetEdges_v2`` came with CUDA 12.3; its first version refuses graphs with programmatic launches."""
+``cuGraphGetEdges_v2`` came with CUDA 12.3; its first version refuses graphs with programmatic launches.
+``cuFuncGetParamInfo`` came with CUDA 12.4."""
 
 
 class Driver:
@@ -228,6 +259,59 @@ class Driver:
         grid = shape.blocks, 1, 1, shape.threads, 1, 1, shape.shared
         self._call("cuLaunchKernel", function, *grid, stream, parameters, None)
 
+    # ------------------------------------------------------------------ captures
+
+    def begin_capture(self, stream: int) -> None:
+        """Capture what is launched on a stream, whatever this thread does beside it."""
+        self._call("cuStreamBeginCapture_v2", stream, _RELAXED)
+
+    def end_capture(self, stream: int) -> c_void_p:
+        """The graph that was captured; the caller destroys it."""
+        made = c_void_p()
+        self._call("cuStreamEndCapture", stream, byref(made))
+        return made
+
+    def drop_capture(self, stream: int) -> None:
+        """End a capture, of which nothing is wanted any more; it may have failed."""
+        made = c_void_p()
+        self._library.cuStreamEndCapture(stream, byref(made))
+        if made.value:
+            self.drop_graph(made)
+
+    def last_captured(self, stream: int) -> list[Node]:
+        """The nodes of the graph being captured on a stream for which the next one there waits."""
+        status, number, graph = c_int(), c_uint64(), c_void_p()
+        nodes, count = _HANDLES(), c_size_t()
+        pointers = byref(status), byref(number), byref(graph), byref(nodes), byref(count)
+        self._call("cuStreamGetCaptureInfo_v2", stream, *pointers)
+        return [each or 0 for each in nodes[: count.value]]
+
+    def waits_for(self, node: Node) -> list[Node]:
+        """The nodes that one waits for; programmatic launches are refused."""
+        return self._handles("cuGraphNodeGetDependencies", c_void_p(node))
+
+    def kernel_of(self, node: Node) -> KernelShape:
+        """The launch that a node is; its parameters lie in the node."""
+        shape = KernelShape()
+        self._call("cuGraphKernelNodeGetParams_v2", node, byref(shape))
+        return shape
+
+    def parameter_sizes(self, shape: KernelShape) -> list[int]:
+        """The bytes of each parameter of a launched kernel."""
+        kernel, of_kernel = (shape.function, "cuFuncGetParamInfo"), (shape.kernel, "cuKernelGetParamInfo")
+        handle, name = kernel if shape.function else of_kernel
+        sizes: list[int] = []
+        start, size = c_size_t(), c_size_t()
+        while True:  # they are not counted anywhere: the one behind the last is refused
+            status = getattr(self._library, name)(handle, len(sizes), byref(start), byref(size))
+            if status == _INVALID_VALUE:
+                return sizes
+            if status:
+                raise DriverError(f"{name} returned {status}", status)
+            sizes.append(size.value)
+
+    # ------------------------------------------------------------------ graphs
+
     def new_graph(self) -> c_void_p:
         """An empty graph."""
         made = c_void_p()
@@ -305,9 +389,21 @@ class Driver:
         self._call("cuGraphExecDestroy", instantiated)
 
 
+def known_driver() -> Driver:
+    """The driver of this machine, for whoever cannot do without.
+
+    Raises:
+        EnvironmentError_: There is none, or it is too old.
+    """
+    found = driver()
+    if found is None:
+        raise EnvironmentError_("compiled kernels need libcuda.so.1 of CUDA 12.4 or later")
+    return found
+
+
 @cache
 def driver() -> Driver | None:
-    """The driver of this machine; None without one, or if it is older than CUDA 12.3."""
+    """The driver of this machine; None without one, or if it is older than CUDA 12.4."""
     try:
         return Driver(ctypes.CDLL("libcuda.so.1"))
     except (OSError, AttributeError):

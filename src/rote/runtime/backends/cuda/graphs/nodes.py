@@ -26,7 +26,7 @@ Why it is right:
   there ends the process instead.
 
 What does not work: graphs that draw random numbers, since PyTorch writes seed and offset in its ``replay``; a
-launch into a stream that is being captured, where calls are run plainly (:mod:`...arguments.admission`);
+launch into a stream that is being captured, where calls are run plainly (:mod:`....arguments.admission`);
 ``CUDAGraph.instantiate()`` after the copies were added, which destroys the old instance first, so that a
 failure leaves an object that crashes when it is reset.
 """
@@ -40,12 +40,13 @@ from functools import cache, partial
 
 import torch
 
-from ....base import InternalError
-from ...pytorch import stream_handle
-from ..protocol import Launch
+from .....base import InternalError
+from ....pytorch import stream_handle
+from ...protocol import Launch
 from .copy_kernel import CAPACITIES, CAPACITY, NAME, CopyTable, program
 from .copy_node import CopyNode
-from .driver import Driver, DriverError, Node, driver
+from .cuda_driver import Driver, DriverError, Node, driver
+from .patches import PatchedInstance
 from .torch_private import empty_maker
 
 MOST_OPERATIONS = 500
@@ -73,20 +74,21 @@ class Instance:
 
     __slots__ = ("addresses", "handle", "launch")
 
-    def __init__(self, api: Driver, handle: c_void_p, copies: int) -> None:
+    def __init__(self, api: Driver, handle: c_void_p, copies: int, numbers: PatchedInstance | None) -> None:
         self.handle = handle
         self.addresses: tuple[int, ...] = (-1,) * copies
-        self.launch: Launch = partial(api.launch, handle)
+        self.launch: Launch = numbers.of(handle).launch if numbers else partial(api.launch, handle)
 
 
 class CopyingGraph:
-    """A graph with its copies; see :class:`..protocol.CopyingSegment`.
+    """A graph with its copies; see :class:`...protocol.CopyingSegment`.
 
     Args:
         template: Handle of a graph that others hold, but must not instantiate any more: it is changed.
         inputs: Tensors of the recording to be filled before it runs.
         outputs: Tensors of the recording to be copied when it has run.
         kernel: Loads the kernel that makes several copies, for so many, if that is needed.
+        numbers: The graph as PyTorch has instantiated it, if it has numbers that change.
 
     Raises:
         DriverError: The driver refused.
@@ -99,8 +101,10 @@ class CopyingGraph:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
         kernel: Callable[[int], c_void_p],
+        numbers: PatchedInstance | None,
     ) -> None:
         self._api = api
+        self._numbers = numbers
         self._template = c_void_p(template)
         self.inputs = len(inputs)
         self.outputs = tuple([empty_maker(tensor) for tensor in outputs])
@@ -128,7 +132,7 @@ class CopyingGraph:
 
     def _instantiate(self) -> Instance:
         copies = self.inputs + len(self.outputs)
-        return Instance(self._api, self._api.instantiate(self._template), copies)
+        return Instance(self._api, self._api.instantiate(self._template), copies, self._numbers)
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
         """What launches it with the caller's memory at some addresses.
@@ -189,10 +193,10 @@ def _nodes_for(
 class PlainGraph:
     """A graph as PyTorch instantiated it, without copies; PyTorch's ``replay`` takes 1 to 2 us longer."""
 
-    def __init__(self, api: Driver, instance: int) -> None:
+    def __init__(self, launch: Launch) -> None:
         self.inputs = 0
         self.outputs: tuple[Callable[[], torch.Tensor], ...] = ()
-        self.known: dict[tuple[int, ...], Launch] = {(): partial(api.launch, c_void_p(instance))}
+        self.known: dict[tuple[int, ...], Launch] = {(): launch}
 
     def aim(self, addresses: tuple[int, ...]) -> Launch | None:
         """What launches it."""
@@ -208,6 +212,7 @@ def launcher(
     device: torch.device,
     inputs: Sequence[torch.Tensor],
     outputs: Sequence[torch.Tensor],
+    numbers: PatchedInstance | None,
     *,
     kept: bool,
 ) -> CopyingGraph | PlainGraph | None:
@@ -219,6 +224,7 @@ def launcher(
         inputs: Tensors to be filled first.
         outputs: Tensors to be copied last.
         kept: PyTorch has kept what was captured, and nobody is going to instantiate that again.
+        numbers: The graph as PyTorch has instantiated it, if it has numbers that change.
     """
     api = driver()
     try:
@@ -227,8 +233,10 @@ def launcher(
         if kept and (inputs or outputs):
             with suppress(DriverError):
                 template, kernel = int(graph.raw_cuda_graph()), partial(_copy_kernel, api, device)
-                return CopyingGraph(api, template, inputs, outputs, kernel)
-        return PlainGraph(api, int(graph.raw_cuda_graph_exec()))
+                return CopyingGraph(api, template, inputs, outputs, kernel, numbers)
+        if numbers is not None:
+            return PlainGraph(numbers.launch)
+        return PlainGraph(partial(api.launch, c_void_p(int(graph.raw_cuda_graph_exec()))))
     except (DriverError, RuntimeError):  # the latter from PyTorch, if it has no memory to try it
         return None
 
@@ -262,7 +270,7 @@ def _is_right(api: Driver, middle: list[torch.Tensor], kernel: Callable[[int], c
     """Whether a graph that takes tensors in and gives them out does so, at changing addresses."""
     template = api.new_graph()
     try:
-        graph = CopyingGraph(api, template.value or 0, middle, middle, kernel)
+        graph = CopyingGraph(api, template.value or 0, middle, middle, kernel, None)
         try:
             return all([_copies_right(graph, middle, value) for value in (1.0, 2.0, 3.0)])
         finally:

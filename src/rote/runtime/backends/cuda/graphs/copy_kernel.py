@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from .driver import Driver, KernelShape, Node
+from .cuda_driver import Driver, KernelShape, Node
 
 CAPACITIES = (16, 128)
 """Copies that one node may have, with either kernel. The smaller table costs 0.4 kB of parameters and the
