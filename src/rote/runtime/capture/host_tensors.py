@@ -23,6 +23,7 @@ from ..operators import facts_of
 from ..program import ArrayMemory, Operand, Operation, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
+from ..recording import OperationCall
 from .path import CHANGED, PUT, BuiltArray, Cursor, Follower, Mode, Writes
 
 _WRITTEN = "an array over the memory of a tensor is written after numpy has read it, or the tensor is"
@@ -237,7 +238,7 @@ class HostTensors:
         name: str,
         data: Operand,
         build: Callable[[], torch.Tensor],
-        made: tuple[Any, tuple[Any, ...], dict[str, Any]] | None,
+        made: OperationCall | None,
     ) -> torch.Tensor:
         """A tensor built from numbers that change: built again at each replay, in a call that is followed.
 
@@ -258,12 +259,13 @@ class HostTensors:
         cursor.meet(operation.ended("one", (token,)))
         return tensor
 
-    def _captured(self, made: tuple[Any, tuple[Any, ...], dict[str, Any]]) -> torch.Tensor | None:
+    def _captured(self, made: OperationCall) -> torch.Tensor | None:
         """What an operation makes of numbers, captured; None if it cannot be."""
         func, args, kwargs = made
         cursor = self._cursor
         if not cursor.quietly(lambda: cursor.takes_numbers(facts_of(func), args, kwargs)):
             return None
+        cursor.node.made[cursor.index] = made
         return cursor.quietly(lambda: cursor.recorder.capture(cursor, func, args, kwargs))
 
     def array_tensor(

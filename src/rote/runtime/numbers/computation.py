@@ -314,11 +314,11 @@ class Computation:
         return partial(self._way, self._ways.setdefault(path, []), order)
 
     def _way(self, ways: Sequence[_Stage], order: int, value: Any) -> int:
-        place = self._places_read.get(order)
+        given, place = self._given, self._places_read.get(order)
         if place is not None:
-            self._given[place] = value
+            given[place] = value
         for number, way in enumerate(ways):
-            if way.run(self._given):
+            if way.run(given):
                 return number
         return len(ways)
 

@@ -35,12 +35,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..backends.protocol import Backend, KernelLaunch, LoadedKernel, Segment, Session
+from ..backends.protocol import Backend, KernelLaunch, LoadedKernel, Segment, Session, replaced
 from ..capture import without_copies
 from ..fusion import Written, kernels_of
 from ..numbers import Computed
 from ..operators import tensors_of
 from ..program import NEW, Number, Operand, Operation, Origin, Token, results_of
+from ..program.operations import HOST
 from ..pytorch import below_autograd, undispatched, unseen_functions
 from ..recording import KernelModes, Node
 from .alternatives import Alternative
@@ -314,6 +315,9 @@ class Recapture:
         self, index: int, operation: Operation, tracked: Sequence[int], session: Session
     ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
         """What is called for an operation, and with what."""
+        if operation.kind == HOST:
+            func, args, kwargs = self._node.made[index]
+            return func, *replaced(Computed, "cell", args, kwargs)
         if not operation.is_of_aten:
             return _aten.clone.default, (self._node.constants[index],), {}
         return self._operands(operation, tracked, session)

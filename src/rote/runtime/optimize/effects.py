@@ -126,11 +126,9 @@ class Effects:
     # ------------------------------------------------------------------ one operation
 
     def _look_at(self, index: int, operation: Operation, unwritten: set[Origin]) -> None:
-        if operation.kind == ops.CONST:  # captured is the copy of a tensor of fixed content
+        if not operation.is_of_aten:  # a constant is copied, or a tensor is made of numbers
             self._note(index, (), [operation.results[0].origin], ())
             return
-        if not operation.is_of_aten:
-            raise LeftAloneError(f"{_told(operation)} makes a tensor of numbers that change")
         facts, tokens = operation.facts, operation.tokens
         _check_known(operation, tokens)
         if operation.draws:

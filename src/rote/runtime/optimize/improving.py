@@ -361,8 +361,10 @@ class _Improvement:
 
 
 def _is_of_a_library(operation: Operation) -> bool:
+    if not operation.is_of_aten:
+        return False
     facts = operation.facts
-    return operation.is_of_aten and not (facts.own or facts.transfers or facts.launches)
+    return not (facts.own or facts.transfers or facts.launches)
 
 
 def _replaced(steps: Sequence[Step], captured: CapturedStretch, anew: CapturedAnew) -> list[Step]:

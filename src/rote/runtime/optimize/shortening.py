@@ -43,9 +43,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from ..numbers import Computed
 from ..operators import Facts
 from ..program import EXTERNAL, ArrayMemory, Opaque, Operand, Operation, Origin, Token
+from ..program.operations import CONST, HOST
 from ..recording import KernelModes
 from .copies import copied_together
 from .effects import Effects
@@ -188,7 +188,7 @@ class _Shortening:
         """Whether nobody notices that an operation is missing whose results nobody reads."""
         operation = self._effects.operations[index]
         if not operation.is_of_aten:
-            return True  # the copy of a constant
+            return True  # a tensor made of data
         facts = operation.facts
         return facts.blank or (facts.fixed and facts.total)
 
@@ -197,7 +197,7 @@ class _Shortening:
     def _stays(self, index: int) -> bool:
         """Whether an operation has to run in every replay."""
         operation, touched = self._effects.operations[index], self._effects.touched[index]
-        stays = not operation.is_of_aten or self._is_new(index, operation)
+        stays = operation.kind == CONST or self._is_new(index, operation)
         if stays and self._is_constant(index, operation):
             if self._launches(index):
                 self._removed[CONSTANTS] += 1
@@ -210,12 +210,12 @@ class _Shortening:
 
     def _is_new(self, index: int, operation: Operation) -> bool:
         """Whether no earlier operation has given what this one gives; otherwise that stands for it."""
-        facts, makes = operation.facts, self._effects.touched[index].makes
-        if not facts.fixed or not makes or not all(map(self._effects.is_settled, makes)):
+        makes, fixed = self._effects.touched[index].makes, operation.kind == HOST or operation.facts.fixed
+        if not fixed or not makes or not all(map(self._effects.is_settled, makes)):
             return True
         if len(makes) != sum([each is not None for each in operation.results]):
             return True  # some of its results lie in memory that was there
-        if self._copies(operation, makes[0]):
+        if operation.is_of_aten and self._copies(operation, makes[0]):
             return False
         key = self._key_of(index, operation)
         known = self._known.setdefault(key, index) if key is not None else index
@@ -278,6 +278,8 @@ class _Shortening:
         reads, makes, writes = self._effects.touched[index]
         if writes or not makes or not all(map(self._effects.is_settled, makes)):
             return False
+        if operation.computes:
+            return False
         if not operation.is_of_aten:
             return True
         facts = operation.facts
@@ -306,11 +308,8 @@ def _is_closed(operation: Operation, facts: Facts) -> bool:
 
 
 def _is_unclear(operand: Operand) -> bool:
-    """Whether equal operands may be unequal objects, or others in each replay.
-
-    Such are memory of the host, objects of other classes, and numbers that replays compute.
-    """
-    return isinstance(operand, (Opaque, ArrayMemory, Computed))
+    """Whether equal operands may be unequal objects: memory of the host, and objects of other classes."""
+    return isinstance(operand, (Opaque, ArrayMemory))
 
 
 def _flat(operands: Sequence[Any]) -> Iterator[Any]:

@@ -29,4 +29,16 @@ from .tiers import (
     Tiers,
     TierTrial,
 )
-from .tree import ON_HOST, Branch, CapturedSegment, CapturedStretch, InFlight, Island, KernelModes, Node, Step
+from .tree import (
+    ON_HOST,
+    Branch,
+    CapturedSegment,
+    CapturedStretch,
+    InFlight,
+    Island,
+    KernelModes,
+    Node,
+    NumberBranch,
+    OperationCall,
+    Step,
+)

@@ -24,6 +24,7 @@ from ..backends.protocol import ResultSizeError, Segment, refill
 from ..operators import is_region_named
 from ..program import (
     COUNTS_ALL,
+    NUMBER,
     Counted,
     Ending,
     GradientEffect,
@@ -154,18 +155,47 @@ ON_HOST = (Island, Reseed, LeftForwards)
 """Those that are no segments."""
 
 
-@dataclass(eq=False)
+class OperationCall(NamedTuple):
+    """An operation with its operands."""
+
+    func: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NumberBranch:
+    """How a replay goes on from a number that changes, with which the host computes.
+
+    Attributes:
+        read: Reads it again.
+        way: Computes what depends on it, and says on which way the call goes on.
+        order: How many such were read before.
+    """
+
+    read: Callable[[], Any]
+    way: Callable[[Any], int]
+    order: int
+
+    def edge(self) -> tuple[Any, ...]:
+        """The edge along which this replay goes on."""
+        return NUMBER, self.order, self.way(self.read())
+
+
+@dataclass(frozen=True, eq=False)
 class Branch:
     """Where the host reads something that decides how the call goes on.
 
     Attributes:
         read: Reads again; returns the edge and, for shapes, the fresh results.
+        number: How a replay goes on instead, if it is a number that changes.
     """
 
     read: Callable[[], tuple[Any, list[Any]]]
     operation: str
     site: Site
     code: str
+    number: NumberBranch | None = None
 
 
 @dataclass(eq=False)
@@ -186,6 +216,7 @@ class Node:
         captured: How it was captured, if it is recorded.
         held: Storages alive at the branch, by number: what the continuation may read.
         constants: Hoisted host data, by the index of the operation.
+        made: What makes tensors of numbers that change, likewise.
         stands: Generators drawn from instead of those that the call makes; see :mod:`..program.generators`.
         refused: Indices of operations found to be refused by a capture.
         backward: The graph of the result, if the stretch ends the call and backward may be called on it.
@@ -211,6 +242,7 @@ class Node:
     captured: CapturedStretch | None = None
     held: dict[int, torch.UntypedStorage] = field(default_factory=dict[int, torch.UntypedStorage])
     constants: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
+    made: dict[int, OperationCall] = field(default_factory=dict[int, OperationCall])
     stands: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
     refused: set[int] = field(default_factory=set[int])
     backward: Backward | None = None
@@ -263,7 +295,7 @@ class Node:
         self.branch = None
         self.captured = None
         self.held = {}
-        self.constants = {}
+        self.constants, self.made = {}, {}
         self.stands = {}
         self.flights = {}
         if self.backward is not None:

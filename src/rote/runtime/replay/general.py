@@ -6,6 +6,7 @@ reads on the way. Where a value leads nowhere recorded, the caller of :func:`rep
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextvars import ContextVar
 from functools import partial
 from typing import Any, NamedTuple
@@ -46,10 +47,10 @@ class ReplayClock:
         timing.stop()
         self.steps.append(TimedStep(node, step, timing, operations))
 
-    def read(self, node: Node, branch: Branch) -> tuple[Any, list[Any]]:
+    def read(self, node: Node, branch: Branch) -> tuple[Any, Sequence[Any]]:
         """Read what the host reads at the end of a stretch."""
         timing = self._backend.start_timing()
-        found = branch.read()
+        found = _go_on(branch)
         timing.stop()
         self.steps.append(TimedStep(node, branch, timing, []))
         return found
@@ -87,14 +88,20 @@ def replay(root: Node) -> Replayed:
                 clock.run(node, step)
         if node.branch is None:
             return Replayed(node, path, node.template)
-        value, parts = node.branch.read() if clock is None else clock.read(node, node.branch)
+        value, parts = _go_on(node.branch) if clock is None else clock.read(node, node.branch)
         child = node.edges.get(value)
         if child is None or child.steps is None:
             return Replayed(node, path, None, value)
-        for recorded, fresh in zip(child.arrivals, parts, strict=False):
-            refill(recorded, fresh)
+        if parts:
+            for recorded, fresh in zip(child.arrivals, parts, strict=False):
+                refill(recorded, fresh)
         path.append(value)
         node, steps = child, child.steps
+
+
+def _go_on(branch: Branch) -> tuple[Any, Sequence[Any]]:
+    """The edge along which a replay goes on, and for shapes the fresh results."""
+    return branch.read() if branch.number is None else (branch.number.edge(), ())
 
 
 def repeats(recording: Recording, backend: Backend) -> bool:

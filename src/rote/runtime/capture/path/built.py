@@ -11,6 +11,7 @@ import torch
 from ...numbers import Computed, TrackedNumbers
 from ...objects import pointer_of
 from ...program import HostBytes
+from ...recording import OperationCall
 
 _PLAIN = frozenset({int, float, bool})
 
@@ -26,13 +27,13 @@ class BuiltNumbers:
         kinds = {type(each.value) for each in _leaves(self.values) if type(each) is Computed}
         return dtype.is_floating_point or (dtype is torch.int64 and kinds == {int})
 
-    def made(self, tensor: torch.Tensor) -> tuple[Any, tuple[Any, ...], dict[str, Any]] | None:
+    def made(self, tensor: torch.Tensor) -> OperationCall | None:
         """The operation that makes a tensor like one that was made of this, if it is a single number."""
         found = _leaves(self.values)
         if len(found) != 1:
             return None
         kind = {"dtype": tensor.dtype, "device": tensor.device}
-        return torch.ops.aten.full.default, (list(tensor.shape), found[0]), kind
+        return OperationCall(torch.ops.aten.full.default, (list(tensor.shape), found[0]), kind)
 
     def now(self) -> Any:
         """The numbers of this replay."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import islice
 from typing import Any
 
@@ -15,6 +14,7 @@ from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import NumberRead, TrackedNumbers, copied, is_array
 from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
+from ...recording import NumberBranch
 from .cursor import Cursor, Mode
 from .follower import Follower
 from .resized import ResizedStorages
@@ -123,16 +123,15 @@ class HostReads:
         recording = cursor.mode is Mode.RECORD
         if recording:
             rule = rule or (rules.DYNAMIC_SHAPE if shaped else rules.HOST_READ)
-            reader: list[_ReadAgain] = []
-            edge = partial(_edge_again, reader, shaped)
-            out = cursor.recorder.branch(cursor, operation, run, keep(), rule.code, edge)
+            again = keep()
+            out = cursor.recorder.branch(cursor, operation, run, rule.code, lambda: edge_of(again(), shaped))
             self._generators.catch_up()
             value, parts = self._edge(operation, out, shaped)
             if value[0] == NUMBER and self._numbers is not None:
                 order = value[1]
-                reader.append(
-                    _ReadAgain(order, self._numbers.reader(NumberRead(cursor.way, order, value[2])))
-                )
+                way = self._numbers.reader(NumberRead(cursor.way, order, value[2]))
+                read = again if type(out) in (int, float) else lambda: numbers_of(again())
+                cursor.recorder.count(cursor.node, NumberBranch(read, way, order))
         else:
             out = run()
             value, parts = self._edge(operation, out, shaped)
@@ -207,26 +206,6 @@ class HostReads:
         """The tokens of the tensors that a read has given."""
         result = self._cursor.storages.result
         return tuple([result(tensor, operation.name, operation.site) for tensor in parts])
-
-
-@dataclass(frozen=True)
-class _ReadAgain:
-    """What a replay does with a number that changes.
-
-    Attributes:
-        order: How many such were read before.
-        way: On which way the call goes on.
-    """
-
-    order: int
-    way: Callable[[Any], int]
-
-
-def _edge_again(reader: list[_ReadAgain], shaped: bool, out: Any) -> tuple[Any, list[torch.Tensor]]:
-    """The edge along which a replay goes on; ``reader`` is empty if that depends on the value."""
-    for each in reader:
-        return (NUMBER, each.order, each.way(numbers_of(out))), []
-    return edge_of(out, shaped)
 
 
 def numbers_of(out: Any) -> Any:

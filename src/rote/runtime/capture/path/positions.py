@@ -16,6 +16,7 @@ import torch
 
 from ...numbers import TrackedNumbers
 from ...pytorch import is_wrapped
+from ...recording import OperationCall
 
 PUT = "at a position"
 """The name of the host data that a position is."""
@@ -53,9 +54,7 @@ class WrittenPlace:
         """The elements of the dimension."""
         return torch.arange(self.ends[0], self.ends[0] + self.count)
 
-    def made(
-        self, numbers: TrackedNumbers, tensor: torch.Tensor
-    ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+    def made(self, numbers: TrackedNumbers, tensor: torch.Tensor) -> OperationCall:
         """The operation that makes the index of what is written to a tensor."""
         begin = numbers.linear(self.ends[0], 1, 0)
         end = numbers.linear(self.ends[-1], 1, len(self.ends) == 1)
@@ -69,14 +68,12 @@ class WrittenPlace:
         numbers.ask("<=" if len(self.ends) > 1 else "<", self.ends[-1], size)
 
 
-def index_maker(
-    begin: Any, end: Any, count: int, device: torch.device
-) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
+def index_maker(begin: Any, end: Any, count: int, device: torch.device) -> OperationCall:
     """The operation that makes the index of so many elements from one number to another."""
     form = {"dtype": torch.int64, "device": device}
     if count == 1:  # one number is a parameter of a kernel
-        return torch.ops.aten.full.default, ([1], begin), form
-    return torch.ops.aten.arange.start, (begin, end), form
+        return OperationCall(torch.ops.aten.full.default, ([1], begin), form)
+    return OperationCall(torch.ops.aten.arange.start, (begin, end), form)
 
 
 def put_at(

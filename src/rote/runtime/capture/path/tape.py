@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -24,7 +24,16 @@ from ...numbers import Computed
 from ...operators import tensors_of
 from ...program import Operation, results_of
 from ...pytorch import plain_functions
-from ...recording import Branch, CapturedSegment, CapturedStretch, Island, KernelModes, Node, Step
+from ...recording import (
+    Branch,
+    CapturedSegment,
+    CapturedStretch,
+    Island,
+    KernelModes,
+    Node,
+    NumberBranch,
+    Step,
+)
 
 if TYPE_CHECKING:
     from .cursor import Cursor
@@ -246,16 +255,24 @@ class SegmentTape:
         place: Cursor,
         operation: Operation,
         run: Callable[[], Any],
-        reread: Callable[[], Any],
         code: str,
-        edge: Callable[[Any], Any],
+        again: Callable[[], Any],
     ) -> Any:
-        """End the node at a host read; returns what was read."""
+        """End the node at a host read; returns what was read.
+
+        Args:
+            again: Reads at a replay, and says along which edge that goes on.
+        """
         self.close(place)
         self._backend.synchronize()
         out = run()
-        self.end_node(place, Branch(lambda: edge(reread()), operation.name, operation.site, code))
+        self.end_node(place, Branch(again, operation.name, operation.site, code))
         return out
+
+    def count(self, node: Node, number: NumberBranch) -> None:
+        """What a node has read is a number that changes."""
+        if node.branch is not None:
+            node.branch = replace(node.branch, number=number)
 
     def end_node(self, place: Cursor, branch: Branch | None) -> None:
         """The node is recorded: give it its steps."""
