@@ -57,6 +57,7 @@ from .key import (
 )
 from .leaves import (
     ARRAY,
+    BOUND,
     Spec,
     UnderArray,
     containers,

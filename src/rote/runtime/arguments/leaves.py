@@ -34,6 +34,8 @@ Spec = Any
 UnderArray = Callable[[Any], "torch.Tensor | None"]
 """Gives a tensor over the memory of an array that lies over memory of a call's tensors."""
 
+BOUND = "bound"
+"""The kind of a branch that is a result with what the call has bound."""
 ARRAY = "array"
 """The kind of a branch that is an array; the tensor in it is a leaf."""
 LONGEST = 64
@@ -144,7 +146,7 @@ def _parts(
         held = fields_of(value, kind)
         return None if held is None else ("dataclass", kind, tuple(held), held.values())
     if kind is Bound:
-        return "bound", Bound, value.targets, (value.value, *value.parts)
+        return BOUND, Bound, value.targets, (value.value, *value.parts)
     if kind is Made:
         return "set" if value.kind in SETS else "made", value.kind, value.names, value.values
     if is_instance(value, tuple) and hasattr(kind, "_fields") and not table_of(value):
@@ -284,7 +286,7 @@ _MAKE: dict[str, Callable[[Any, Any, list[Any]], Any]] = {
     "view": _make_view,
     ARRAY: lambda cls, names, values: array_over(values[0], names[0]),
     "dataclass": _make_dataclass,
-    "bound": lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
+    BOUND: lambda cls, names, values: Bound(values[0], names, tuple(values[1:])),
     "made": made_of,
     "set": lambda cls, names, values: names.build(cls),
 }
@@ -427,7 +429,7 @@ class _Filler(_Builder):
 
     def build(self, spec: Spec, value: Any = _NOTHING) -> Any:
         """The value of a structure; what is bound beside the other one is made."""
-        if spec is not None and spec.kind == "bound" and value is not _NOTHING:
+        if spec is not None and spec.kind == BOUND and value is not _NOTHING:
             return super().build(spec, Bound(value, spec.names, tuple([_NOTHING for _ in spec.names])))
         return super().build(spec, value)
 
@@ -495,7 +497,7 @@ def _inside(spec: Spec, value: Any, position: int) -> Any:
         return value[position]
     if kind in ("dict", "defaultdict"):
         return value[names[position]]
-    if kind == "bound":
+    if kind == BOUND:
         return (value.value, *value.parts)[position]
     if kind == "view":
         inner = [*value][position]
@@ -546,7 +548,7 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
         return [f"{prefix}[{_shown(name)}]" for name in names]
     if kind == "set":
         return []
-    if kind == "bound":
+    if kind == BOUND:
         return [prefix, *[target.name for target in names]]
     return [name_of(name, prefix) for name in names]
 

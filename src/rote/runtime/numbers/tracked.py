@@ -91,6 +91,11 @@ class Computed:
         return self.cell.value
 
     @property
+    def lies_in_cell(self) -> bool:
+        """Whether a replay hands out what lies there when it has begun, no copy and no array of a tensor."""
+        return type(self.cell) is NumberCell and type(self.value) is not numpy.ndarray
+
+    @property
     def is_time(self) -> bool:
         """Whether it is computed from what the clock says."""
         return type(self.cell) is LateCell

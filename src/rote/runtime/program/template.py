@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..arguments import GivenTarget, Spec, Target, paths
+from ..arguments import BOUND, GivenTarget, Spec, Target, paths
 from ..numbers import TrackedNumbers, array_token
 from ..objects import exact
 from .operations import are_like, number_of
@@ -94,7 +94,7 @@ class Template:
     @property
     def targets(self) -> tuple[Target, ...]:
         """The slots outside that are bound with the result."""
-        return self.spec[2] if self.spec is not None and self.spec[0] == "bound" else ()
+        return self.spec.names if self.spec is not None and self.spec.kind == BOUND else ()
 
     @property
     def gives(self) -> bool:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import ARRAY, Bound, Source, Spec, filled, unflatten
+from ..arguments import ARRAY, BOUND, Bound, Source, Spec, filled, unflatten
 from ..autograd.graph import copied_together, view_of
 from ..objects import array_over
 from ..program import (
@@ -92,6 +92,10 @@ class Writing:
     leaves: Sequence[str]
     copied: Callable[[torch.Tensor], str | None]
 
+    def number(self, leaf: OutputLeaf) -> str:
+        """A number that was computed when the replay began."""
+        return f"{self.source.constant(leaf.value.cell)}.value"
+
     def copy(self, leaf: OutputLeaf) -> str:
         """A copy of what lies in the recording's memory."""
         constant, made = self.source.constant, self.copied(leaf.value)
@@ -128,7 +132,7 @@ PARTS: Mapping[str, Part] = {
         lambda making, position, leaf: leaf.value(),
         lambda writing, leaf: f"{writing.source.constant(leaf.value)}()",
     ),
-    COMPUTED: Part(lambda making, position, leaf: leaf.value.made(making.lent)),
+    COMPUTED: Part(lambda making, position, leaf: leaf.value.made(making.lent), Writing.number),
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),
@@ -187,19 +191,20 @@ def put_together(template: Template, parts: list[Any], given: list[Any], own: Ow
 
 
 def can_be_written(template: Template) -> bool:
-    """Whether an expression makes the result: plain containers, leaves with expressions, nothing beside.
+    """Whether an expression makes the result and binds what the call binds, all of plain containers.
 
     Copies are made one by one, so no two of them may share memory.
     """
-    own = [leaf for leaf in template.leaves if leaf.kind == OWN]
+    spec, own = template.spec, [leaf for leaf in template.leaves if leaf.kind == OWN]
     storages = {leaf.value.untyped_storage()._cdata for leaf in own}
     return (
         all(PARTS[leaf.kind].write is not None for leaf in template.leaves)
         and len(storages) == len(own)
         and not any(leaf.spent for leaf in own)
+        and all(leaf.value.lies_in_cell for leaf in template.leaves if leaf.kind == COMPUTED)
         and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
-        and _is_plain(template.spec)
-        and not template.again
+        and all(map(_is_plain, spec.children if spec is not None and spec.kind == BOUND else [spec]))
+        and not (template.again or template.gives)
     )
 
 
@@ -222,6 +227,9 @@ def write_together(source: Source, spec: Spec, parts: Iterator[str]) -> str:
         return next(parts)
     kind, _, names, children = spec
     members = [write_together(source, child, parts) for child in children]
+    if kind == BOUND:
+        rest = "".join([f"{each}, " for each in members[1:]])
+        return f"{source.constant(Bound)}({members[0]}, {source.constant(names)}, ({rest})).put()"
     if kind == ARRAY:
         return f"{source.constant(array_over)}({members[0]}, {source.constant(names[0])})"
     if kind == "dict":

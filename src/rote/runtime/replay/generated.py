@@ -262,6 +262,8 @@ class ReplayWriter:
         written = self._writes_result() and recording.root.backward is None
         plain = self._is_plain() and written and not recording.islands()
         more = recording.gradients.effects or recording.keeps_gradients or recording.accesses.writes
+        template = recording.root.template
+        more = more or (template is not None and bool(template.targets))
         return self._backend.capabilities.asynchronous and plain and not more
 
     def _choose_copies(self) -> Copies:
