@@ -7,6 +7,7 @@ import struct
 import pytest
 import torch
 
+from rote.base.errors import CaptureError
 from rote.runtime.backends import PROCESS
 from rote.runtime.backends.protocol import NumberCell
 
@@ -180,6 +181,98 @@ def check(backend, case, kind, make):
             replayed += 1
             assert all([raw(a) == raw(b) for a, b in pairs(out, wanted)]), (value, out, wanted)
         assert replayed > 5
+    finally:
+        session.release()
+
+
+@pytest.mark.parametrize("name", ["_foreach_mul_", "_foreach_div_", "_foreach_addcdiv_", "_foreach_addcmul_"])
+def test_lists_of_many_tensors(backend, name):
+    """They are more than one kernel takes, and the largest is in several."""
+    func, count = getattr(aten, name).ScalarList, 150
+    tensors = 3 if "addc" in name else 1
+
+    def lists():
+        sizes = [1 + 37 * n % 501 for n in range(count - 1)] + [3 << 20]
+        return [[made((size,), torch.float32) for size in sizes] for _ in range(tensors)]
+
+    cells = [NumberCell(0.5 + n / 7) for n in range(count)]
+    mine = lists()
+    session = backend.open(exclusive=False)
+    try:
+        with session.stream():
+            assert session.takes(func, (*mine, cells), {})
+            session.begin(1, numbers=True)
+            session.run(func, (*mine, cells), {})
+            segment = session.end()
+        for turn in range(5):
+            values = [(-1) ** n * (0.1 * turn + n / 3 + 1e-3) for n in range(count)]
+            for cell, value in zip(cells, values, strict=True):
+                cell.fill(value)
+            for tensor, start in zip(mine[0], lists()[0], strict=True):
+                tensor.copy_(start)
+            wanted = lists()
+            func(*wanted, values)
+            segment.replay()
+            assert all([raw(a) == raw(b) for a, b in pairs(mine[0], wanted[0])])
+    finally:
+        session.release()
+
+
+@pytest.mark.parametrize("value", [1e39, float("nan"), float("inf")])
+def test_numbers_without_a_word(backend, value):
+    """They are refused before a replay begins, and what lay there stays."""
+    x, cell = made((6, 37), torch.float32), NumberCell(0.5)
+    session = backend.open(exclusive=False)
+    try:
+        with session.stream():
+            session.begin(1, numbers=True)
+            out = session.run(aten.mul.Tensor, (x, cell), {})
+            segment = session.end()
+        with pytest.raises(OverflowError, match="is out of range: replays have numbers of Magnitudes"):
+            cell.fill(value)
+        segment.replay()
+        assert raw(out) == raw(x * 0.5)
+    finally:
+        session.release()
+
+
+def test_operations_of_which_nothing_is_known(backend):
+    """Of an exponent the table says nothing: it chooses the kernel."""
+    x, cell = made((6, 37), torch.float32), NumberCell(0.5)
+    session = backend.open(exclusive=False)
+    try:
+        with session.stream():
+            assert not session.takes(aten.pow.Tensor_Scalar, (x, cell), {})
+            session.begin(1, numbers=True)
+            with pytest.raises(CaptureError, match="cannot be captured with numbers: where they are"):
+                session.run(aten.pow.Tensor_Scalar, (x, cell), {})
+            session.abort()
+    finally:
+        session.release()
+
+
+def test_a_number_is_set_in_each_instance(backend):
+    """A graph with copies is instantiated for each place of its result, and each has numbers of its own."""
+    x, cell = made((6, 37), torch.float32), NumberCell(0.5)
+    session = backend.open(exclusive=False)
+    try:
+        with session.stream():
+            session.begin(1, numbers=True)
+            out = session.run(aten.mul.Tensor, (x, cell), {})
+            segment = session.end()
+        copying = segment.with_copies([], [out])
+        kept = []
+        for turn in range(30):
+            value = 0.25 * (turn // 3)
+            cell.fill(value)
+            results = [make() for make in copying.outputs]
+            kept = [*kept[-turn % 5 :], results]
+            addresses = tuple([each.data_ptr() for each in results])
+            launch = copying.known.get(addresses) or copying.aim(addresses)
+            assert launch(torch.cuda.current_stream().cuda_stream) == 0
+            if turn % 4 == 0:
+                segment.replay()
+            assert raw(results[0]) == raw(x * value)
     finally:
         session.release()
 

@@ -238,14 +238,14 @@ class HostTensors:
         name: str,
         data: Operand,
         build: Callable[[], torch.Tensor],
-        made: OperationCall | None,
+        made: Callable[[], OperationCall] | None,
     ) -> torch.Tensor:
         """A tensor built from numbers that change: built again at each replay, in a call that is followed.
 
         Args:
             data: What it is made of.
             build: Makes it again.
-            made: An operation that makes it, with its operands, if there is one that can be captured.
+            made: Tells an operation that makes it, with its operands, if there is one that can be captured.
         """
         cursor = self._cursor
         operation = Operation.called(ops.HOST, name, (data,), (), user_site())
@@ -259,13 +259,13 @@ class HostTensors:
         cursor.meet(operation.ended("one", (token,)))
         return tensor
 
-    def _captured(self, made: OperationCall) -> torch.Tensor | None:
+    def _captured(self, made: Callable[[], OperationCall]) -> torch.Tensor | None:
         """What an operation makes of numbers, captured; None if it cannot be."""
-        func, args, kwargs = made
-        cursor = self._cursor
+        call, cursor = self.aside(made), self._cursor
+        func, args, kwargs = call
         if not cursor.quietly(lambda: cursor.takes_numbers(facts_of(func), args, kwargs)):
             return None
-        cursor.node.made[cursor.index] = made
+        cursor.node.made[cursor.index] = call
         return cursor.quietly(lambda: cursor.recorder.capture(cursor, func, args, kwargs))
 
     def array_tensor(

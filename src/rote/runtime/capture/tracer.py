@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -420,7 +419,6 @@ class Tracer(DispatchMode):
         """What lies in a view now."""
         numbers = self._numbers if self._numbers is not None and self._numbers.follows else None
         begin, span, aten = taken.begin(numbers), span_of(view), torch.ops.aten
-        end = replace(taken, rest=taken.rest + span).begin(numbers)
         form: dict[str, Any] = {"dtype": torch.int64, "device": view.device}
 
         def build() -> torch.Tensor:
@@ -429,7 +427,7 @@ class Tracer(DispatchMode):
 
         token, shape, strides = self.cursor.storages.token, list(view.shape), list(view.stride())
         data = HostValues(operand_of([begin, span], token), (), torch.int64, view.device.type)
-        made = None if numbers is None else index_maker(begin, end, span, view.device)
+        made = None if numbers is None else index_maker(begin, span, view.device)
         with self._handing_none():
             index = self.host.computed_tensor(self.host.aside(build), TAKEN, data, build, made)
             flat = self._dispatch(aten.as_strided.default, (taken.base, [span_of(taken.base)], [1]), {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -27,13 +28,14 @@ class BuiltNumbers:
         kinds = {type(each.value) for each in _leaves(self.values) if type(each) is Computed}
         return dtype.is_floating_point or (dtype is torch.int64 and kinds == {int})
 
-    def made(self, tensor: torch.Tensor) -> OperationCall | None:
-        """The operation that makes a tensor like one that was made of this, if it is a single number."""
+    def made(self, tensor: torch.Tensor) -> Callable[[], OperationCall] | None:
+        """Tells the operation that makes a tensor like one made of this, if that is a single number."""
         found = _leaves(self.values)
         if len(found) != 1:
             return None
         kind = {"dtype": tensor.dtype, "device": tensor.device}
-        return OperationCall(torch.ops.aten.full.default, (list(tensor.shape), found[0]), kind)
+        operands = (list(tensor.shape), found[0])
+        return lambda: OperationCall(torch.ops.aten.full.default, operands, kind)
 
     def now(self) -> Any:
         """The numbers of this replay."""

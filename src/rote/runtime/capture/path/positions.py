@@ -8,7 +8,7 @@ Reading is in :mod:`.taken`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -54,11 +54,9 @@ class WrittenPlace:
         """The elements of the dimension."""
         return torch.arange(self.ends[0], self.ends[0] + self.count)
 
-    def made(self, numbers: TrackedNumbers, tensor: torch.Tensor) -> OperationCall:
-        """The operation that makes the index of what is written to a tensor."""
-        begin = numbers.linear(self.ends[0], 1, 0)
-        end = numbers.linear(self.ends[-1], 1, len(self.ends) == 1)
-        return index_maker(begin, end, self.count, tensor.device)
+    def made(self, numbers: TrackedNumbers, tensor: torch.Tensor) -> Callable[[], OperationCall]:
+        """Tells the operation that makes the index of what is written to a tensor."""
+        return index_maker(numbers.linear(self.ends[0], 1, 0), self.count, tensor.device)
 
     def ask(self, numbers: TrackedNumbers, size: int) -> None:
         """What has to be so for a replay to write as many elements of a dimension."""
@@ -68,12 +66,16 @@ class WrittenPlace:
         numbers.ask("<=" if len(self.ends) > 1 else "<", self.ends[-1], size)
 
 
-def index_maker(begin: Any, end: Any, count: int, device: torch.device) -> OperationCall:
-    """The operation that makes the index of so many elements from one number to another."""
-    form = {"dtype": torch.int64, "device": device}
-    if count == 1:  # one number is a parameter of a kernel
-        return OperationCall(torch.ops.aten.full.default, ([1], begin), form)
-    return OperationCall(torch.ops.aten.arange.start, (begin, end), form)
+def index_maker(begin: Any, count: int, device: torch.device) -> Callable[[], OperationCall]:
+    """Tells the operation that makes the index of so many elements from a number on.
+
+    One number is a parameter of a kernel, while the two ends of ``arange`` would decide how large it is.
+    """
+    aten = torch.ops.aten
+    if count == 1:
+        form = {"dtype": torch.int64, "device": device}
+        return lambda: OperationCall(aten.full.default, ([1], begin), form)
+    return lambda: OperationCall(aten.add.Tensor, (torch.arange(count, device=device), begin), {})
 
 
 def put_at(
