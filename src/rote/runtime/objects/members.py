@@ -111,12 +111,12 @@ def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
         add = "update" if isinstance(container, set) else "extend"
         getattr(builtin, add)(container, values)
     for key, value in zip(keys or (), values, strict=False):
-        builtin.__setitem__(container, key.value if type(key) is Itself else key, value)
+        put(container, key, value)
 
 
 def put(container: Any, key: Any, value: Any) -> None:
     """Set the value of an existing slot."""
-    _builtin(type(container)).__setitem__(container, key, value)
+    _builtin(type(container)).__setitem__(container, key.value if type(key) is Itself else key, value)
 
 
 def _builtin(kind: type) -> Any:
