@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
+from enum import Enum
 from typing import Any
 
 import pytest
@@ -84,3 +85,111 @@ def test_special_methods_run_as_often_as_in_a_plain_call(way: str, turns: bool, 
     eager = 4 - graphed[0].report().replayed
     assert [out for out, _ in calls] == [out for out, _ in plain]
     assert [asked for _, asked in calls][:eager] == [asked for _, asked in plain][:eager]
+
+
+class Key:
+    """Found in a dict by its own code, which counts."""
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        ASKED["__hash__"] += 1
+        return 1
+
+    def __eq__(self, other: object) -> bool:
+        ASKED["__eq__"] += 1
+        return isinstance(other, Key) and other.value == self.value
+
+    def __repr__(self) -> str:
+        ASKED["__repr__"] += 1
+        return ""
+
+
+def stored(held: dict[Any, Any], x: torch.Tensor) -> torch.Tensor:
+    held[Key(2.0)] = 5.0
+    return x * held[Key(2.0)]
+
+
+IN_TABLES: dict[str, Callable[[Any, torch.Tensor], Any]] = {
+    "item": lambda held, x: x * held[Key(2.0)],
+    "item or default": lambda held, x: x * held.get(Key(4.0), 7.0),
+    "default put in": lambda held, x: x * held.setdefault(Key(2.0), 7.0),
+    "membership": lambda held, x: x * 2 if Key(2.0) in held else x,
+    "membership of keys": lambda held, x: x * len(held.keys() & {Key(2.0)}),
+    "membership of pairs": lambda held, x: x * 2 if (Key(2.0), 5.0) in held.items() else x,
+    "values": lambda held, x: x * sum(held.values()),
+    "pairs": lambda held, x: x * sum(number for _, number in held.items()),
+    "compared": lambda held, x: x * 2 if held == dict(held) else x,
+    "joined": lambda held, x: x * len(held | {Key(3.0): 1.0}),
+    "copied": lambda held, x: x * dict(held).pop(Key(2.0)),
+    "counted": lambda held, x: x * Counter(held)[Key(2.0)],
+    "made on demand": lambda held, x: x * defaultdict(float, held)[Key(2.0)],
+    "stored": stored,
+    "set": lambda held, x: x * len({*held, Key(4.0)}),
+    "returned": lambda held, x: (x * 2, {**held})[0],
+}
+
+
+@pytest.mark.parametrize("given", [False, True])
+@pytest.mark.parametrize("inside", [False, True], ids=["keys", "tuples"])
+@pytest.mark.parametrize("way", IN_TABLES)
+def test_keys_from_outside_are_asked_as_often(
+    way: str, inside: bool, given: bool, device: torch.device
+) -> None:
+    """The keys lie in a dict from outside, alone or in tuples; another value lies under one in the end."""
+
+    def played(wrap: Callable[..., Any]) -> list[Any]:
+        held: dict[Any, Any] = {Key(2.0): 2.0, Key(3.0): 3.0}
+        held |= {(key, 1): number for key, number in held.items()} if inside else {}
+        g = wrap((lambda x, held: IN_TABLES[way](held, x)) if given else lambda x: IN_TABLES[way](held, x))
+        seen = []
+        for call in range(7):
+            if call == 4:
+                held[Key(3.0)] = 9.0
+            ASKED.clear()
+            out = g(torch.full((2,), float(call), device=device), *[held] * given)
+            seen.append((out.tolist(), [*held.values()], dict(ASKED) if call < 2 else {}))
+        return seen
+
+    assert played(rote.graph) == played(lambda fn: fn)
+
+
+def _raises(self: Any) -> str:
+    raise ValueError("not asked")
+
+
+_TEXTS = {"__repr__": _raises, "__str__": _raises}
+NAMED = Enum("NAMED", {"A": 1, "B": 2, "C": 3})
+for _name, _method_of in _TEXTS.items():
+    setattr(NAMED, _name, _method_of)
+OWN = {kind: type("Own", (kind,), _TEXTS) for kind in (int, float, str, object)}
+UNWRITTEN: dict[str, Callable[[int], Any]] = {
+    "a member of an enumeration": lambda turn: [*NAMED][turn % 3],
+    "a whole number": lambda turn: OWN[int](turn),
+    "a number": lambda turn: OWN[float](turn),
+    "a text": lambda turn: OWN[str](turn),
+    "members of a set": lambda turn: {OWN[object]() for _ in range(turn)},
+    "keys of a dict": lambda turn: {OWN[object](): turn},
+    "a tuple": lambda turn: ([*NAMED][turn % 3], slice([*NAMED][turn % 3])),
+}
+
+
+@pytest.mark.parametrize("place", ["found", "left", "given"])
+@pytest.mark.parametrize("which", UNWRITTEN)
+def test_reasons_are_told_without_the_texts_of_objects(which: str, place: str, device: torch.device) -> None:
+    """What changes is named, whatever its class does where it is written."""
+    state: Any = State()
+
+    def step(x: torch.Tensor, value: Any = None) -> torch.Tensor:
+        if place == "left":
+            state.turn += 1
+            state.held = UNWRITTEN[which](state.turn)
+        return x * 2 if (value if place == "given" else state.held) else x
+
+    g = rote.graph(step)
+    for call in range(8):
+        made = UNWRITTEN[which](call)
+        state.held = made if place == "found" else None
+        g(torch.ones(2, device=device), *[made] * (place == "given"))
+    assert g.explain()

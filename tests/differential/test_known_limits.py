@@ -6,6 +6,7 @@ PyTorch and Python do not show a recorder these things, or not at a price a repl
 from __future__ import annotations
 
 import importlib.util
+import sys
 from typing import Any
 
 import pytest
@@ -86,5 +87,39 @@ def test_a_package_that_is_installed_meanwhile(tmp_path, monkeypatch):
         name = next(names)
         g = wrap(lambda x: x if importlib.util.find_spec(name) is None else x * 2)
         yield from drive(g, change=(tmp_path / f"{name}.py").touch)
+
+    check(scenario)
+
+
+@limit("a frame of rote's lies between a callable and its caller: sys._getframe(1) of the callable is that")
+def test_the_frame_of_the_caller():
+    def scenario(wrap):
+        yield from drive(wrap(lambda x: x * len(sys._getframe(1).f_code.co_name)))
+
+    check(scenario)
+
+
+@limit("a call that is observed or recorded refers to what it reads: sys.getrefcount counts that")
+def test_references_are_counted():
+    def scenario(wrap):
+        held = [1.0]
+        yield from drive(wrap(lambda x: x * held[0] * sys.getrefcount(held)))
+
+    check(scenario)
+
+
+@limit("where a call is observed or recorded PyTorch parses arguments again: it asks __index__ more often")
+def test_numbers_are_asked_of_objects_more_often():
+    def scenario(wrap):
+        class Count:
+            asked = 0
+
+            def __index__(self):
+                Count.asked += 1
+                return 2
+
+        count = Count()
+        yield from drive(wrap(lambda x: torch.zeros(count)))
+        yield Count.asked
 
     check(scenario)

@@ -13,7 +13,7 @@ import torch
 
 from ...base import Site, bits_of, complex_of, float_bits, float_of, is_instance
 from ..numbers import SCALARS, NumberSource, TrackedNumbers
-from ..objects import Itself, said_name, tells_itself
+from ..objects import Itself, said_name, tells_itself, text_of
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
 from .bound import Laid, StandingLeaves, Target
@@ -780,7 +780,7 @@ def _show(token: Any) -> str:
     if issubclass(kind, (numpy.number, numpy.bool_)) and isinstance(token[1], bytes):
         return f"{kind.__name__}({numpy.frombuffer(token[1], kind)[0].item()!r})"
     if kind in _SCALARS or is_instance(token[1], (*_VALUES, *_THEMSELVES, Itself)):
-        return repr(token[1])
+        return text_of(token[1])
     if kind in (frozenset, slice) and isinstance(token[1], tuple):
         members = ", ".join(map(_show, token[1]))
         return f"slice({members})" if kind is slice else f"frozenset({{{members}}})"
@@ -798,7 +798,7 @@ def describe_key(call: Call) -> str:
         elif kind == PLAIN and call.key.tokens[len(parts)][-1] is CHANGES:
             parts.append(f"{name}: {type(leaf).__name__}")
         elif kind == PLAIN:
-            text = repr(leaf)
+            text = text_of(leaf)
             parts.append(f"{name}: {text if len(text) <= 40 else text[:37] + '...'}")
         else:
             parts.append(f"{name}: {type(leaf).__name__}")

@@ -22,7 +22,7 @@ import numpy
 import torch
 
 from ...base import is_instance
-from ..objects import MixedKeys, array_over, form_of, put, tells_itself, tensor_over
+from ..objects import MixedKeys, array_over, form_of, is_hashed_in_c, put, tells_itself, tensor_over, text_of
 from ..state import ATTRIBUTE, ITEM
 from .bound import SLOT, Bound, Target
 from .handed import DEEPEST, SETS, Made
@@ -45,13 +45,11 @@ VIEWS = frozenset({_KEYS, _VALUES, _ITEMS})
 """Types of the views of a dict, in which nothing can be stored."""
 
 
-_WITH_TEXT = frozenset({str, int, float, bool, bytes, complex, type(None)})
-"""Types of keys that are written out in names."""
-
-
-def keys_of(value: dict[Any, Any]) -> tuple[Any, ...]:
-    """The keys of a dict, in a form whose equality tells 1 from True."""
-    return tuple(value) if all([type(key) is str for key in value]) else MixedKeys(value)
+def keys_of(value: dict[Any, Any]) -> tuple[Any, ...] | None:
+    """The keys of a dict, in a form whose equality tells 1 from True; None if their classes compare them."""
+    if all([type(key) is str for key in value]):
+        return tuple(value)
+    return MixedKeys(value) if all(map(is_hashed_in_c, value)) else None
 
 
 class ArgumentBranch(NamedTuple):
@@ -130,10 +128,10 @@ def _parts(
     kind = type(value)
     if kind is tuple or kind is list:
         return kind.__name__, kind, len(value), value
-    if kind is dict or kind is OrderedDict:
-        return "dict", kind, keys_of(value), value.values()
-    if kind is defaultdict:
-        return "defaultdict", value.default_factory, keys_of(value), value.values()
+    if kind is dict or kind is OrderedDict or kind is defaultdict:
+        names, of_default = keys_of(value), kind is defaultdict
+        made: Any = ("defaultdict", value.default_factory) if of_default else ("dict", kind)
+        return None if names is None else (*made, names, value.values())
     if not tells_itself(type(kind)):  # two structures would be equal because their classes say so
         return None
     if opened is not None and kind in VIEWS:
@@ -524,7 +522,7 @@ def beside_leaves(spec: Spec, prefix: str) -> Iterator[tuple[str, Any]]:
     if spec.kind == "defaultdict":
         yield f"{prefix}.default_factory", spec.cls
     if type(spec.names) is MixedKeys:
-        yield from [(f"{prefix} (its key {_shown(key)})", key) for key in spec.names]
+        yield from [(f"{prefix} (its key {text_of(key)})", key) for key in spec.names]
     for child, label in zip(spec.children, _labels(spec, prefix), strict=True):
         yield from beside_leaves(child, label)
 
@@ -545,15 +543,9 @@ def _labels(spec: Spec, prefix: str) -> list[str]:
     if kind in ("list", "tuple", "deque", "structseq", "view"):
         return [f"{prefix}[{index}]" for index in range(len(children))]
     if kind in ("dict", "defaultdict"):
-        return [f"{prefix}[{_shown(name)}]" for name in names]
+        return [f"{prefix}[{text_of(name)}]" for name in names]
     if kind == "set":
         return []
     if kind == BOUND:
         return [prefix, *[target.name for target in names]]
     return [name_of(name, prefix) for name in names]
-
-
-def _shown(key: Any) -> str:
-    """The text of a key; of an object its class, as no code of the user's runs for a name."""
-    parts = key if type(key) is tuple else (key,)
-    return repr(key) if _WITH_TEXT.issuperset(map(type, parts)) else f"<{type(key).__name__}>"

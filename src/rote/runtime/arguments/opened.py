@@ -18,7 +18,7 @@ from typing import Any
 import numpy
 import torch
 
-from ..objects import has_parts_in_c, members, module_of
+from ..objects import has_parts_in_c, members, module_of, text_of
 from .places import CarriedSlots, Places, StatePlace, table_of
 
 _CLOSED = (torch.nn.Module, torch.optim.Optimizer, torch.Tensor, type, Enum, BaseException, local)
@@ -220,7 +220,7 @@ def _bare(kind: type, held: Iterable[Any]) -> Any:
 
 def name_of(name: Name, prefix: str) -> str:
     """An attribute or a member of something, as a user would write it."""
-    return f"{prefix}.{name}" if type(name) is str else f"{prefix}[{name[1]!r}]"
+    return f"{prefix}.{name}" if type(name) is str else f"{prefix}[{text_of(name[1])}]"
 
 
 def another(value: Any) -> Any:

@@ -21,7 +21,7 @@ from typing_extensions import override
 
 from ...base import is_instance
 from ..fingerprint import Held
-from ..objects import UNSET, Content, Members, Position, TensorMark, has_plain_length, is_direct
+from ..objects import UNSET, Content, Itself, Members, Position, TensorMark, has_plain_length, is_direct
 from ..pytorch import has_memory
 from ..state import (
     ASKED,
@@ -297,7 +297,7 @@ def conditions_of(entries: Iterable[Entry], watched: set[tuple[int, int]]) -> li
 def _class_for(entry: Entry, watched: set[tuple[int, int]]) -> type[Condition] | None:
     """How a slot is compared; None if nothing in it can change."""
     container, value, kind = type(entry.container), entry.value, entry.kind
-    if container is Argument or value is MISSING:
+    if container is Argument or value is MISSING or type(entry.key) is Itself:
         return Contents
     if container is frozenset and kind in (BULK, HELD) and _COMPARED.issuperset(map(type, entry.container)):
         return None

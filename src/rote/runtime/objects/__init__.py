@@ -6,15 +6,20 @@ from .cached import Remembered, asked_key, cached_in, is_full, remembered, table
 from .classes import (
     UNSET,
     Class,
+    Itself,
     class_of,
     has_parts_in_c,
     is_bound_method,
     is_getter_of_pybind,
     is_graphed,
+    is_hashed_in_c,
     is_of_pybind,
     is_python,
+    key_of,
     made_by,
     own,
+    tells_itself,
+    text_of,
 )
 from .dying import seen_dying
 from .iterators import Position, is_standard, position
@@ -24,7 +29,6 @@ from .marks import (
     VALUES_BY_TEXT,
     Content,
     DefinedOperators,
-    Itself,
     Members,
     TensorMark,
     base_of,
@@ -33,7 +37,6 @@ from .marks import (
     hooks_of,
     mark,
     pointer_of,
-    tells_itself,
 )
 from .members import has_plain_length, is_direct, keys, put, refill, values
 from .mixed_keys import MixedKeys

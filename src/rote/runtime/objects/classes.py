@@ -1,11 +1,15 @@
-"""Facts about classes: whether their instances are read, whether they are made in C or by rote."""
+"""Facts about classes: whether their instances are read, made in C or by rote; how they are told apart."""
 
 from __future__ import annotations
 
 import types
+from dataclasses import is_dataclass
+from enum import Enum
 from typing import Any, Generic, NamedTuple, Protocol
 
-from .origin import said_module
+import torch
+
+from .origin import said_module, said_name
 from .owners import is_open, is_users
 
 
@@ -114,3 +118,80 @@ def has_finalizer(kind: type) -> bool:
     """Whether a class has Python code run when an instance dies."""
     found = [vars(each)["__del__"] for each in kind.__mro__ if "__del__" in vars(each)]
     return bool(found) and type(found[0]) is not types.WrapperDescriptorType
+
+
+_HASHES = frozenset({object.__hash__, Enum.__hash__})
+_IN_C = (types.WrapperDescriptorType, types.MethodDescriptorType)
+_HASHES_OF_OTHERS = (Enum.__hash__, torch.Tensor.__hash__)
+"""Methods of Python's and PyTorch's by which objects are hashed that are what they are."""
+_OF_TEXT = "<string>"
+"""The file of code that ``dataclasses`` makes."""
+_TEXTS = (str, bytes, int, float, complex)
+"""Types whose own methods write what a class derived from them holds."""
+_WRITTEN = (
+    *_TEXTS, bool, range, type, *map(type, (None, ..., NotImplemented)), types.FunctionType,
+    types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
+)  # fmt: skip
+
+
+class Itself:
+    """Stands for an object in what is compared, where its class says of others that they are equal to it."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Itself and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __repr__(self) -> str:
+        return text_of(self.value)
+
+
+def tells_itself(kind: type[Any]) -> bool:
+    """Whether instances of a class are equal to themselves alone, and no code of the user's says so."""
+    return kind.__eq__ is object.__eq__ and kind.__hash__ in _HASHES
+
+
+def is_hashed_in_c(key: Any) -> bool:
+    """Whether no code of the user's runs where a key is looked for in a dict."""
+    kind = type(key)
+    if kind is tuple or kind is frozenset:
+        return all(map(is_hashed_in_c, key))
+    hashes: Any = kind.__hash__
+    known = issubclass(type(hashes), _IN_C) or any([hashes is each for each in _HASHES_OF_OTHERS])
+    return (known and issubclass(type(kind.__eq__), _IN_C)) or _is_hashed_by_fields(key, hashes)
+
+
+def _is_hashed_by_fields(key: Any, hashes: Any) -> bool:
+    """Whether an object is a frozen dataclass: the code that it is hashed and compared by asks its fields."""
+    both, table = (hashes, type(key).__eq__), own(key, "__dict__")
+    of_text = [type(each) is types.FunctionType and each.__code__.co_filename == _OF_TEXT for each in both]
+    return (
+        table is not UNSET and is_dataclass(key) and all(of_text) and all(map(is_hashed_in_c, table.values()))
+    )
+
+
+def key_of(key: Any) -> Any:
+    """The key of a dict in rote's own tables, where no code of the user's is to run."""
+    return key if type(key) is str or type(key) is int or is_hashed_in_c(key) else Itself(key)
+
+
+def text_of(value: Any) -> str:
+    """A value as the user would write it; an object is its class, since no code of the user's runs here."""
+    kind = type(value)
+    if kind is str or kind is int or kind is Itself or any([kind is each for each in _WRITTEN]):
+        return repr(value)
+    if kind is tuple:
+        return f"({', '.join(map(text_of, value))}{',' * (len(value) == 1)})"
+    if kind is slice:
+        return f"slice{text_of((value.start, value.stop, value.step))}"
+    name = said_name(kind).rpartition(".")[2]
+    if issubclass(kind, Enum):
+        return f"<{name}.{own(value, '_name_')}: {text_of(own(value, '_value_'))}>"
+    base = next((each for each in _TEXTS if issubclass(kind, each)), None)
+    return f"<{name}>" if base is None else f"{name}({base.__repr__(value)})"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import decimal
-import enum
 import fractions
 import math
 import pathlib
@@ -22,7 +21,7 @@ import torch
 
 from ...base import bits_of, is_instance
 from ..pytorch import has_memory, unseen_functions
-from .classes import UNSET, own
+from .classes import UNSET, Itself, own, text_of
 from .iterators import position
 from .standard import memory_of
 from .training import is_empty_stage_table
@@ -59,7 +58,7 @@ class Members(tuple[tuple[type, Any], ...]):
     __slots__ = ()
 
     def __repr__(self) -> str:
-        return f"{{{', '.join([repr(member) for _, member in self])}}}"
+        return f"{{{', '.join([text_of(member) for _, member in self])}}}"
 
 
 _name = itemgetter(0)
@@ -226,32 +225,6 @@ _EQUAL = frozenset({
 """Types whose values are the same if they are equal and of one type."""
 
 
-_HASHES = frozenset({object.__hash__, enum.Enum.__hash__})
-
-
-class Itself:
-    """Stands for an object in what is compared, where its class says of others that they are equal to it."""
-
-    __slots__ = ("value",)
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
-
-    def __eq__(self, other: object) -> bool:
-        return type(other) is Itself and other.value is self.value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __repr__(self) -> str:
-        return repr(self.value)
-
-
-def tells_itself(kind: type[Any]) -> bool:
-    """Whether instances of a class are equal to themselves alone, and no code of the user's says so."""
-    return kind.__eq__ is object.__eq__ and kind.__hash__ in _HASHES
-
-
 def exact(value: Any) -> Any:
     """What distinguishes a value from an equal one: 1 from True, 0.0 from -0.0, one NaN from another.
 
@@ -261,6 +234,8 @@ def exact(value: Any) -> Any:
     kind = type(value)
     if kind is float or kind is complex:
         return bits_of(value)
+    if kind is Itself:
+        return id(value.value)
     if kind in _EQUAL:
         return kind
     if kind is range:

@@ -12,6 +12,8 @@ from collections import OrderedDict, deque
 from types import MappingProxyType
 from typing import Any
 
+from .classes import Itself, key_of
+
 _BUILTIN: tuple[type, ...] = (OrderedDict, dict, list, tuple, deque, frozenset, set)
 _BUILTINS = frozenset(_BUILTIN)
 _READING = ("__getitem__", "__len__", "__iter__")
@@ -53,6 +55,8 @@ def member(container: Any, key: Any) -> Any:
         IndexError: There is no such position.
     """
     kind = type(container)
+    if type(key) is Itself:
+        return _found(container, key)
     if kind is dict or kind is list:  # the common types, for speed
         return container[key]
     if not isinstance(container, dict):
@@ -65,12 +69,31 @@ def member(container: Any, key: Any) -> Any:
 
 def has(container: Any, key: Any) -> bool:
     """Whether a mapping has a key, or another container a member."""
+    if type(key) is Itself:
+        return any([each is key.value for each in dict.keys(container)])
     return _builtin(type(container)).__contains__(container, key)
+
+
+def _found(mapping: Any, key: Itself) -> Any:
+    """The member under a key that is looked for without asking who is equal to it.
+
+    Raises:
+        KeyError: There is no such key.
+    """
+    for held, value in dict.items(mapping):
+        if held is key.value:
+            return value
+    raise KeyError(key)
 
 
 def items(container: Any) -> tuple[tuple[Any, Any], ...]:
     """The members of a mapping with their keys, in order."""
     return tuple(_builtin(type(container)).items(container))
+
+
+def slots(mapping: Any) -> tuple[tuple[Any, Any], ...]:
+    """The members of a mapping with their keys, in order, as rote's own tables have the keys."""
+    return tuple([(key_of(key), value) for key, value in items(mapping)])
 
 
 def values(container: Any) -> tuple[Any, ...]:
@@ -88,12 +111,12 @@ def refill(container: Any, keys: tuple[Any, ...] | None, values: Any) -> None:
         add = "update" if isinstance(container, set) else "extend"
         getattr(builtin, add)(container, values)
     for key, value in zip(keys or (), values, strict=False):
-        builtin.__setitem__(container, key, value)
+        put(container, key, value)
 
 
 def put(container: Any, key: Any, value: Any) -> None:
     """Set the value of an existing slot."""
-    _builtin(type(container)).__setitem__(container, key, value)
+    _builtin(type(container)).__setitem__(container, key.value if type(key) is Itself else key, value)
 
 
 def _builtin(kind: type) -> Any:

@@ -29,6 +29,7 @@ from ..objects import (
     is_bound_method,
     mark,
     pointer_of,
+    text_of,
 )
 from ..pytorch import has_memory
 from .executed import ExecutedCode
@@ -54,8 +55,8 @@ _WIDEST = 60
 """The largest number of characters of a value that are shown."""
 _VALUES = frozenset({int, bool, str, bytes, range, slice, torch.dtype, torch.device, torch.Size})
 """Types whose values may lie in the place of equal ones, unlike those of classes derived from them."""
-_SHOWN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, frozenset)
-"""Types whose values are shown as they are."""
+_SHOWN = (int, float, str, bytes, complex, type(None), torch.dtype, torch.device, Enum)
+"""Types whose values are shown by what they are."""
 
 
 @dataclass(frozen=True)
@@ -269,30 +270,9 @@ def show(value: Any) -> str:
         return _show_content(value.value)
     if is_instance(value, Remembered):
         return str(value)
-    if is_instance(value, _SHOWN):
+    if type(value) is tuple or is_instance(value, _SHOWN):
         return _shortened(value)
-    if type(value) is tuple:
-        return _shortened(_outline(value))
-    if is_instance(value, Enum):
-        return repr(value)
     return f"a {type(value).__name__} (id {id(value):#x})"
-
-
-def _outline(value: Any) -> Any:
-    """A tuple with a placeholder for each object in it."""
-    if type(value) is tuple:
-        return tuple(map(_outline, value))
-    return value if value is None or type(value) in (bool, int, float, str, bytes) else _Kind(value)
-
-
-class _Kind:
-    """Stands for an object in a text: its own ``__repr__`` may be the user's code."""
-
-    def __init__(self, value: Any) -> None:
-        self._name = type(value).__name__
-
-    def __repr__(self) -> str:
-        return f"<{self._name}>"
 
 
 def _show_content(value: Any) -> str:
@@ -310,13 +290,13 @@ def _show_content(value: Any) -> str:
     if type(value) is frozenset:
         kept: Any = value
         pairs = all([type(each) is tuple and len(each) == 2 and each[0] is type(each[1]) for each in kept])
-        text = "{" + ", ".join(sorted([repr(each[1] if pairs else each) for each in kept])) + "}"
+        text = "{" + ", ".join(sorted([text_of(each[1] if pairs else each) for each in kept])) + "}"
         return text if len(text) <= _WIDEST else f"a set of {len(kept)}"
     return show(value)
 
 
 def _shortened(value: Any) -> str:
-    return cut(repr(value), _WIDEST)
+    return cut(text_of(value), _WIDEST)
 
 
 def show_tensor(value: Any) -> str:

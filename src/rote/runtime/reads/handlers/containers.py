@@ -18,7 +18,18 @@ import torch
 
 from ....base import identity, is_internal, is_own
 from ...numbers import GLOBAL_GENERATORS, INDEX_TYPES, can_draw
-from ...objects import Content, has_parts_in_c, is_python, is_view, members, said_module, said_name
+from ...objects import (
+    Content,
+    has_parts_in_c,
+    is_hashed_in_c,
+    is_python,
+    is_view,
+    key_of,
+    members,
+    said_module,
+    said_name,
+    text_of,
+)
 from ...state import BULK, ITEM, LENGTH, ORDER
 from ..table import NAMES, lookup, name_of
 from ..trace import (
@@ -40,7 +51,6 @@ from ..trace import (
     is_for_output,
     is_in_c,
     is_readable,
-    shown,
 )
 from .attributes import attribute, bind, everything, looks_through, plain_attribute, referent
 from .known import is_nan, is_value
@@ -124,7 +134,7 @@ def _missing(trace: Trace, value: Any, key: Any, method: str | None) -> None:
     """Note what C does where a dict of one's own or a ``defaultdict`` has no such key."""
     kind = type(value)
     trace.callables.run(trace.classes.read(kind, "__missing__"))
-    if issubclass(kind, defaultdict) and not dict.__contains__(value, key):
+    if issubclass(kind, defaultdict) and not (is_hashed_in_c(key) and dict.__contains__(value, key)):
         attribute(trace, "default_factory", value)
         if trace.outside.has(value):  # the members may have changed, and that has not
             trace.outside.find(value.default_factory, value, ".default_factory")
@@ -317,7 +327,7 @@ def contains(trace: Trace, key: Any, value: Any, method: str | None = "__contain
     by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, method)
     if by_key and trace.outside.has(value) and type(dict.get(value, key)) in _NUMBERS:
         _as_key(trace, key)
-        trace.outside.present(value, key, f"[{shown(key)}]")
+        trace.outside.present(value, key, f"[{text_of(key)}]")
     else:
         looks_up(trace, key, value, method)
 
@@ -398,7 +408,7 @@ def _items(trace: Trace, value: Any, found: tuple[tuple[Any, Any], ...]) -> None
         return
     for key, each in found:
         trace.outside.find(key, value, "")
-        trace.outside.read(ITEM, value, key, each, f"[{shown(key)}]")
+        trace.outside.read(ITEM, value, key_of(key), each, f"[{text_of(key)}]")
 
 
 def _sequence(trace: Trace, value: Any) -> None:

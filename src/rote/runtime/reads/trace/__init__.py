@@ -34,4 +34,4 @@ from .output import (
 )
 from .trace import Aside, Trace, handled_kind
 from .writing import OF_CLASS
-from .written import SlotChange, shown
+from .written import SlotChange

@@ -11,7 +11,7 @@ from weakref import ref
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
-from ...objects import UNSET, Content, Position, members, said_module
+from ...objects import UNSET, Content, Position, members, said_module, text_of
 from ...pytorch import gathers
 from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
 from .kinds import PLAIN_TYPES
@@ -28,7 +28,6 @@ from .written import (
     has_same_members,
     has_tensors,
     is_same,
-    shown,
 )
 
 
@@ -177,7 +176,7 @@ class OutsideEffects:
             yield read(ORDER, None, Content(tuple([key for key, _ in was])), " (order)")
             pairs = was
         for key, value in pairs:
-            yield read(ITEM, key, self._outside.form(value), f"[{shown(key)}]")
+            yield read(ITEM, key, self._outside.form(value), f"[{text_of(key)}]")
 
     def _has_moved(self, each: WrittenSlot) -> bool:
         """Whether a container of tensors is to be carried. Of one that only grows each call finds more."""
@@ -256,7 +255,7 @@ def _other_numbers(each: WrittenSlot) -> tuple[Address, ...]:
     if each.kind:
         pairs = [(each.kind, each.key, each.was, each.now())]
     elif type(each.container) in MAPPINGS:
-        now = dict(members.items(each.container))
+        now = dict(members.slots(each.container))
         pairs = [(ITEM, key, was, now.get(key)) for key, was in each.was]
     elif type(each.container) in (list, deque):
         now = members.keys(each.container)

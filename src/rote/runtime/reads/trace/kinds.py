@@ -12,7 +12,7 @@ import torch
 
 from ...objects import said_module
 from ...pytorch import is_sharded
-from ..table import types_in
+from ..table import lookup, types_in
 
 PLAIN, TENSOR, CONTAINER, DERIVED, MODULE, CLASS, FUNCTION, METHOD, IN_C, OTHER = range(10)
 """A value that cannot change; a tensor; a builtin container; an instance of a subclass of one; a Python
@@ -76,7 +76,7 @@ class Traits(dict[type, int]):
         found = (
             (MEETS, what == TENSOR),
             (FINDS, what not in (PLAIN, TENSOR)),
-            (BY_CONTENT, issubclass(kind, _CONTENTS) or hasattr(kind, "__next__")),
+            (BY_CONTENT, issubclass(kind, _CONTENTS) or lookup.find(kind, "__next__").owner is not None),
             (HOLDS, kind in _HOLDING),
             (NUMBERED, issubclass(kind, numpy.ndarray)),
             (STANDS, what == FUNCTION),

@@ -28,6 +28,7 @@ from ...numbers import GLOBAL_GENERATORS
 from ...objects import (
     ARRAY_BYTES,
     Content,
+    Itself,
     Position,
     TensorMark,
     base_of,
@@ -37,6 +38,7 @@ from ...objects import (
     members,
     said_module,
     said_name,
+    text_of,
 )
 from ...pytorch import (
     BUFFERS,
@@ -101,7 +103,7 @@ from .kinds import (
     is_readable,
 )
 from .running import RunningCode
-from .written import Slots, WrittenSlot, is_same, shown
+from .written import Slots, WrittenSlot, is_same
 
 COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
@@ -470,7 +472,7 @@ class Outside(dict[int, Any]):
         if where in slots.stored and kind in (LENGTH, ORDER):
             before = [key for key, _ in slots.contents_before(container)]
             value = Content(len(before) if kind == LENGTH else tuple(before))
-        if trait & HOLDS and kind in SLOTS and given.finds(address, value):
+        if trait & HOLDS and kind in SLOTS and type(key) is not Itself and given.finds(address, value):
             self.replaced.append((kind, container, key, owner, suffix))
         if trait & STANDS:
             value = stood_for(value)
@@ -492,7 +494,7 @@ class Outside(dict[int, Any]):
         """How long a mapping is after the call has stored keys depends on which of them it had before."""
         where = identity(container)
         for key, present in stored.items():
-            found = Read(DEFINED, container, key, WHETHER[present], where, f"[{shown(key)}]", self.names)
+            found = Read(DEFINED, container, key, WHETHER[present], where, f"[{text_of(key)}]", self.names)
             self.reads.setdefault((DEFINED, where, key), found)
         stored.clear()  # it is told
 
@@ -571,7 +573,7 @@ class Outside(dict[int, Any]):
     def _takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, suffix: str) -> bool:
         """Whether a slot has a number that changes from call to call, and is followed."""
         numbers = self._numbers
-        if numbers is None or address_of(kind, container, key) not in numbers.wanted:
+        if numbers is None or type(key) is Itself or address_of(kind, container, key) not in numbers.wanted:
             return False
         if identity(container) in self.anchored:
             return False
@@ -593,9 +595,9 @@ class Outside(dict[int, Any]):
             self.members.add((identity(container), key))
         value = dict.get(container, key, MISSING)
         if value is MISSING:
-            self.absent(container, key, f"[{shown(key)}]")
+            self.absent(container, key, f"[{text_of(key)}]")
         else:
-            self.read(ITEM, container, key, value, f"[{shown(key)}]")
+            self.read(ITEM, container, key, value, f"[{text_of(key)}]")
 
     def absent(self, container: Any, key: Any, suffix: str, owner: Any = None) -> None:
         """Note that something is not there, if nobody fills it in when it is first asked for."""

@@ -14,7 +14,19 @@ from typing_extensions import override
 from ....base import Site, cut, identity, is_instance
 from ...arguments import ClassTarget, Target, read_from
 from ...numbers import KINDS
-from ...objects import UNSET, Content, Position, TensorMark, cut_off, exact, mark, members
+from ...objects import (
+    UNSET,
+    Content,
+    Itself,
+    Members,
+    Position,
+    TensorMark,
+    cut_off,
+    exact,
+    mark,
+    members,
+    text_of,
+)
 from ...state import ATTRIBUTE, CELL, ITEM, KIND, MISSING, SAID, same, show
 from .kinds import PLAIN_TYPES
 
@@ -51,7 +63,7 @@ class WrittenSlot(NamedTuple):
         if self.kind == CELL:
             return ""
         member = self.kind == ITEM and self.owner == identity(self.container)
-        return f"[{shown(self.key)}]" if member else f".{self.key}"
+        return f"[{text_of(self.key)}]" if member else f".{self.key}"
 
     def is_in(self, container: Any) -> bool:
         """Whether it is a member of a container."""
@@ -197,15 +209,10 @@ def target_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Tar
     return Target(kind, container, key, name)
 
 
-def shown(key: Any) -> str:
-    """A key, as the user would write it; of an object its class."""
-    return repr(key) if type(key) in PLAIN_TYPES else f"<{type(key).__name__}>"
-
-
 def contents(value: Any) -> Any:
     """What a container holds, in a form that can be compared."""
     if issubclass(type(value), dict):
-        return members.items(value)
+        return members.slots(value)
     if issubclass(type(value), (list, tuple, set, frozenset)) or type(value).__name__ == "deque":
         return members.keys(value)
     return mark(value)
@@ -222,6 +229,8 @@ def is_same(was: Any, now: Any) -> bool:
     """Whether what lies in a slot is what lay there, or an equal plain value."""
     if was is now:
         return True
+    if type(was) is Itself:
+        return was == now
     if type(was) in (Content, TensorMark, Position):
         return same(was, now)
     if type(was) is not type(now) or (type(was) not in PLAIN_TYPES and type(was) not in KINDS):
@@ -252,12 +261,12 @@ def difference(container: Any, was: Any, now: Any) -> tuple[str, Any, Any]:
     if len(was) != len(now):
         return " (length)", len(was), len(now)
     if issubclass(type(container), (set, frozenset)):
-        return "", Content(frozenset(was)), Content(frozenset(now))
+        return "", *[Content(Members(zip(map(type, each), each, strict=True))) for each in (was, now)]
     index = list(map(_is_same_member, was, now)).index(False)
     if not issubclass(type(container), dict):
         return f"[{index}]", was[index], now[index]
     (key, value), (other, later) = was[index], now[index]
-    return (f"[{shown(key)}]", value, later) if is_same(key, other) else (" (order)", key, other)
+    return (f"[{text_of(key)}]", value, later) if is_same(key, other) else (" (order)", key, other)
 
 
 def changed_members(container: Any, was: Any, now: Any) -> Iterator[tuple[str, Any, Any, Any]]:
@@ -272,7 +281,7 @@ def changed_members(container: Any, was: Any, now: Any) -> Iterator[tuple[str, A
         key for key in {**before, **after} if not is_same(before.get(key, MISSING), after.get(key, MISSING))
     ]
     for key in keys:
-        yield f"[{shown(key)}]", key, before.get(key, MISSING), after.get(key, MISSING)
+        yield f"[{text_of(key)}]", key, before.get(key, MISSING), after.get(key, MISSING)
     if not keys and list(before) != list(after):
         yield " (order)", None, tuple(before), tuple(after)
 
