@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.runtime.fusion.evaluated import EvaluatedKernel
-from tests.runtime.program.observed import Subject, observe
+from tests.runtime.program.observed import observe
 from torch import Tensor
 from torch.nn import functional
 
@@ -25,7 +25,7 @@ NAN = float("nan")
 
 def last(function: Callable[..., Tensor], *args: Tensor) -> Fusible:
     """The last operation of a call."""
-    found = observe(Subject(function, args)).program.operations()
+    found = observe(function, *args).operations
     index, operation = [(n, each) for n, each in enumerate(found) if each.kind != ops.VIEWED][-1]
     return Fusible.of(index, operation)
 

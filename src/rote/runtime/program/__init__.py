@@ -15,9 +15,7 @@ from .generators import (
     unknown_states,
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
-from .graph import GivenNode, to_fx
 from .log import EAGER, PLAINLY, RECORDED, REPLAYED, BackwardLog, Result, Tally
-from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
     HostBytes,
@@ -57,7 +55,6 @@ from .placement import (
     sharing_reasons,
     span_of,
 )
-from .program import Ending, Program, Stretch, Way
 from .storages import (
     EXTERNAL,
     INPUT,
