@@ -16,7 +16,8 @@ import rote
 from rote import Graphed
 from rote.base.settings import read_compile_settings
 from rote.inspect import TierReport
-from rote.runtime.compiling import COMPILERS, Compilers
+from rote.runtime.compiling import COMPILERS
+from rote.runtime.compiling.compilers import Compilers
 from rote.runtime.engine.ledger import Ledger
 from rote.runtime.engine.specialization import Specialization
 from rote.runtime.optimize import before

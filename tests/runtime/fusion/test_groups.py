@@ -12,7 +12,8 @@ from tests.runtime.fusion.programs import Scene, scene
 from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.fusion import Fusible, NoKernelError, Written, plan_group
+from rote.runtime.fusion import Fusible, NoKernelError, Written
+from rote.runtime.fusion.groups import plan_group
 from rote.runtime.program import INPUT, NEW, Look, Operation, Origin, Token
 from rote.runtime.program import operations as ops
 from rote.testing import assert_same

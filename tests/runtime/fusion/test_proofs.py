@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from rote.runtime.backends import PROCESS
 from rote.runtime.compiling import COMPILERS
-from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError, is_equal, proof_of
+from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError, is_equal
 from rote.runtime.fusion import functions as fn
+from rote.runtime.fusion.proofs import proof_of
 from rote.runtime.program import operations as ops
 
 B, H, S = torch.bfloat16, torch.float16, torch.float32

@@ -10,7 +10,9 @@ import torch
 from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.optimize import Concurrent, Effects, ShortStretch, forks, shorten
+from rote.runtime.optimize.effects import Effects
+from rote.runtime.optimize.forks import Concurrent, forks
+from rote.runtime.optimize.shortening import ShortStretch, shorten
 from rote.runtime.program import operations as ops
 from rote.runtime.recording import KernelModes
 

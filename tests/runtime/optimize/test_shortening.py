@@ -10,7 +10,9 @@ import torch
 from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.optimize import RULES, Effects, LeftAloneError, ShortStretch, shorten
+from rote.runtime.optimize import RULES
+from rote.runtime.optimize.effects import Effects, LeftAloneError
+from rote.runtime.optimize.shortening import ShortStretch, shorten
 from rote.runtime.program import NEW, Operation
 from rote.runtime.program import operations as ops
 from rote.runtime.recording import KernelModes

@@ -30,7 +30,6 @@ from .operations import (
     content_of,
     first_difference,
     is_same_operand,
-    number_of,
     operand_of,
     operands_of,
     results_of,
