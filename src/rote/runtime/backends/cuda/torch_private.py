@@ -1,4 +1,4 @@
-"""Private PyTorch calls of the CUDA backend, each with a probe and a fallback."""
+"""Private PyTorch calls of the CUDA backend; some are in CUDA builds only."""
 
 from __future__ import annotations
 
@@ -17,18 +17,17 @@ PoolId = tuple[int, int]
 set_stream: Callable[[Any], None] = torch.cuda.set_stream
 """The public function, whose name is replaced in traced calls."""
 
-_guards: Any = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
-_empty: Any = getattr(_guards, "_empty_strided_cuda", None)
-"""What code of ``torch.compile`` allocates with: on the current device and stream, in half the time of
-``torch.empty_like``, and never filled. Seen in torch 2.11 and 2.13."""
-
 
 def empty_maker(tensor: torch.Tensor) -> partial[torch.Tensor]:
-    """A function that makes a tensor of the shape, strides and type of another, on the current device."""
-    shape, stride = tuple(tensor.shape), tuple(tensor.stride())
-    if _empty is not None:
-        return partial(_empty, shape, stride, tensor.dtype)
-    return partial(torch.empty_strided, shape, stride, dtype=tensor.dtype, device=tensor.device)
+    """A function that makes a tensor of the shape, strides and type of another, on the current device.
+
+    It is what code of ``torch.compile`` allocates with: on the current device and stream, in half the time of
+    ``torch.empty_like``, and never filled. Seen in torch 2.11 and 2.13.
+    """
+    compiler: Any = torch._C._dynamo  # pyright: ignore[reportAttributeAccessIssue]
+    return partial(
+        compiler.guards._empty_strided_cuda, tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+    )
 
 
 def held_by_others(events: list[Any]) -> list[Any]:
@@ -44,17 +43,12 @@ _OWN = 2
 """The list, and what is given to ``getrefcount``."""
 
 
-_clear: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
-"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
-
-
 def clear_workspaces() -> None:
     """Give up the memory that matrix products work in, of all streams; each is allocated again when needed.
 
-    There is no public way. Without the private call that memory stays allocated.
+    There is no public way. Seen in torch 2.11 and 2.13.
     """
-    if _clear is not None:
-        _clear()
+    torch._C._cuda_clearCublasWorkspaces()
 
 
 def allocator_segments() -> list[dict[str, Any]]:
@@ -66,10 +60,7 @@ def allocator_segments() -> list[dict[str, Any]]:
     if each call gave back references to those numbers that it does not have (tests/cuda/test_slabs.py).
     """
     snapshot: Any = torch.cuda.memory_snapshot
-    try:
-        return snapshot(include_traces=False)
-    except TypeError:
-        return snapshot()
+    return snapshot(include_traces=False)
 
 
 @contextmanager

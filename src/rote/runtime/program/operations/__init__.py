@@ -28,5 +28,6 @@ from .operation import (
     Operation,
     are_like,
     first_difference,
+    is_like,
 )
 from .results import Reference, Structure, Value, assemble, results_of
