@@ -16,9 +16,11 @@ import torch
 
 from rote.base import NOWHERE
 from rote.runtime.backends import PROCESS
-from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError, proof_of
-from rote.runtime.program import NEW, Look, Operation, Token, number_of
+from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError
+from rote.runtime.fusion.proofs import proof_of
+from rote.runtime.program import NEW, Look, Operation, Token
 from rote.runtime.program import operations as ops
+from rote.runtime.program.operations import number_of
 
 from .common import Outcome, Settings
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import numpy
 import pytest
 import torch
@@ -163,12 +165,10 @@ WRITES = [
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("still", [0, 6])
-@pytest.mark.parametrize("step", [
+@pytest.mark.parametrize(("step", "still"), [*zip([
     part_of_it, viewed_before, viewed_behind, written_through_a_view, seen_by_a_tensor, written_by_a_tensor,
-    of_numbers, held_twice,
-    written_in_steps, cast, raised, written_otherwise,
-])  # fmt: skip
+    of_numbers, held_twice, written_in_steps, cast, raised, written_otherwise,
+], cycle([0, 6]), strict=False)])  # fmt: skip
 def test_what_is_written_in_other_ways(device, step, still):
     checked(lambda: step, device, still)
 

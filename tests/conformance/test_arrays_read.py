@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+from itertools import cycle
 
 import numpy as np
 import pytest
@@ -281,8 +282,7 @@ WRITES = [
 
 
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize("read", [True, False], ids=["read", "written alone"])
-@pytest.mark.parametrize("write", WRITES)
+@pytest.mark.parametrize(("write", "read"), [*zip(WRITES, cycle([True, False]))])
 @pytest.mark.parametrize("device", ["cpu"])
 def test_arrays_that_are_written(device, write, read):
     """It is the tensor's memory: what reads that later, in the call or in the next one, finds it changed."""

@@ -19,7 +19,6 @@ from torch import nn
 import rote
 from rote import Graphed
 from rote.inspect import ReasonReport
-from rote.runtime.engine import umpire
 from rote.runtime.recording.contest.contest import BLOCK, BLOCKS, CONFIRM, FIRST_ROUND
 from rote.runtime.recording.contest.contest import WARM as BEFORE
 from rote.runtime.recording.contest.roundtrip import RoundTrip
@@ -369,18 +368,6 @@ def test_no_call_under_saved_tensor_hooks(device: torch.device, clock: Clock) ->
     assert len(clock.timed) == timed
     walk(g, device, ROUND)
     assert len(clock.timed) > timed
-
-
-def test_where_pytorch_does_not_tell(
-    device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Nothing is measured where the end of a walk is not told."""
-    monkeypatch.setattr(umpire, "tells_passes", lambda: False)
-    clock.replay_walk_s = 300e-6
-    _, fn = layer(clock, device)
-    g = rote.graph(fn)
-    walk(g, device, 2 * TWO_ROUNDS)
-    assert not clock.timed and g.report().backwards_replayed
 
 
 def test_a_round_that_is_over_keeps_nothing(device: torch.device, clock: Clock) -> None:

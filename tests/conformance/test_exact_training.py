@@ -274,13 +274,13 @@ def test_whole_steps(device, kind, make):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("make", OPTIMIZERS)
 def test_whole_steps_checked(_evaluated, make):
-    """All kinds with all optimizers, without a compiler."""
+    """Each kind with two of the optimizers, without a compiler."""
     device, used = torch.device("cpu"), 0
-    for kind in KINDS:
+    for kind in KINDS[OPTIMIZERS.index(make) % 2 :: 2]:
         g = compared(lambda kind=kind: kind(device, make), device, verify=1)
         used += newest(g).used
         assert g.report().verified, g.explain()
-    assert used > 3
+    assert used > 1
 
 
 def test_gradients_stay_in_one_place(device):

@@ -11,7 +11,7 @@ from tests.clock import set_costs
 from torch import nn
 
 import rote
-from rote.runtime.engine.ledger import (
+from rote.runtime.engine.ledger.ledger import (
     AT_ONCE,
     FREE_CALLS,
     FREE_KEYS,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle
+
 import pytest
 import torch
 from torch import nn
@@ -118,11 +120,11 @@ def marks(pair, number):
         pair.critic[0].weight.grad.note = number
 
 
+DOES = [holds, views, holds_for_a_while, lets_go, writes, replaces, shares, gives_away, marks]
+
+
 @pytest.mark.sampled(1)
-@pytest.mark.parametrize(
-    "between", [holds, views, holds_for_a_while, lets_go, writes, replaces, shares, gives_away, marks]
-)
-@pytest.mark.parametrize("method", ["step", "sums"])
+@pytest.mark.parametrize(("between", "method"), [*zip(DOES, cycle(["step", "sums"]))])
 def test_the_caller_does_something_with_what_was_left(device, method, between):
     played(method, device, between=between)
 

@@ -345,6 +345,7 @@ def train(f, parameters, inputs):
 
 
 class TestGradients:
+    @pytest.mark.parametrize("around", AROUND)
     def test_parameters_behind_a_closure_and_inputs(self, device, around):
         model = network(device)
         scale = torch.nn.Parameter(torch.tensor(2.0, device=device))
@@ -589,6 +590,7 @@ class TestResultsAndArguments:
         act = rote.graph(lambda x: (x.t() * 2, x.transpose(0, 1).contiguous()))
         compare(device, act, lambda x: (x.t() * 2, x.t().contiguous()), lambda call: call, around=around)
 
+    @pytest.mark.parametrize("around", AROUND)
     def test_sizes_that_change(self, device, around):
         model = network(device)
         act = rote.graph(lambda x, n: model(x)[:, :n] * n)
@@ -618,6 +620,7 @@ class TestResultsAndArguments:
 
 
 class TestModes:
+    @pytest.mark.parametrize("around", AROUND)
     def test_autocast_at_the_call(self, device, around):
         model = network(device)
         act = rote.graph(lambda x: model(x))

@@ -89,7 +89,7 @@ def test_kept_from_another_slot(kind):
     g.reset()
 
 
-@pytest.mark.sampled(1)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keep", KEEPERS.values(), ids=KEEPERS)
 @pytest.mark.parametrize("kind", MAKERS)
 def test_kept_until_an_equal_one_is_there(kind, keep):

@@ -155,7 +155,7 @@ def printed(value):
     return stream.getvalue()
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(48)
 @pytest.mark.parametrize("device", ["cpu"], indirect=True)
 @pytest.mark.parametrize("kind", CLASSES)
 @pytest.mark.parametrize("how", WRITE)

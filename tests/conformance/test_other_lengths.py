@@ -249,7 +249,7 @@ def test_a_warm_up_that_was_asked_for_is_each_keys_own(device, traced):
     assert {by for by, _ in traced} == {"alone"}
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     function=st.sampled_from(PROGRAMS),
     form=st.sampled_from(FORMS),

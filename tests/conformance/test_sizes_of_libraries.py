@@ -25,6 +25,10 @@ def _library():
         library.define(f"{name}(Tensor x) -> Tensor")
         for key in ("CPU", "CUDA"):
             library.impl(name, doubled, key)
+    library.define("lying(Tensor x) -> Tensor")
+    for key in ("CPU", "CUDA"):
+        library.impl("lying", counted, key)
+    library.impl("lying", torch.empty_like, "Meta")
     library.impl("told", torch.empty_like, "Meta")
     library.impl("raising", lambda x: x.new_empty(int(x.sum())), "Meta")
     yield
@@ -59,11 +63,15 @@ def spread(x):
     return torch.ops.sized.spread(x) * 2
 
 
+def lying(x):
+    return torch.ops.sized.lying(x) * 2
+
+
 def flat(value):
     return value if isinstance(value, tuple) else (value,)
 
 
-@pytest.mark.parametrize("program", [keep, pair, several, spread])
+@pytest.mark.parametrize("program", [keep, pair, several, spread, lying])
 @pytest.mark.parametrize("size", [1, 3])
 def test_results_have_the_size_of_the_plain_call(device, program, size):
     """A copy into what was recorded would be refused, or would fill it up from one element."""

@@ -281,7 +281,5 @@ def test_an_optimizer_that_adds_a_group(device):
 def test_compare_finds_a_difference_at_all(device):
     """The kit's own check: a callable that is not deterministic is reported."""
     values = iter(range(100))
-    with pytest.raises(
-        AssertionError, match=r"^call 0: result differs in 1 of 1 elements: \[1.0\] and should be \[0.0\]$"
-    ):
+    with pytest.raises(AssertionError, match=r"^call 0: result differs in 1 of 1 elements, by at most 1 at "):
         compare(lambda x: x + next(values), [(torch.zeros(1, device=device),)])

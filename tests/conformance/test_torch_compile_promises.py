@@ -72,15 +72,6 @@ class TestStrict:
         with inductor_config.patch({"triton.cudagraph_or_error": True}):
             assert Wishes.of(None, {"triton.cudagraph_or_error": False}).recording.strict is False
 
-    def test_the_setting_of_the_environment_means_strict(self):
-        program = (
-            "import json\n"
-            "from rote.integrations.torch_compile import Wishes\n"
-            "print(json.dumps(Wishes.of(None, None).recording.strict))"
-        )
-        assert process(program, TORCHINDUCTOR_CUDAGRAPH_OR_ERROR="1") is True
-        assert Wishes.of(None, None).recording.strict is False  # in this process, which has no such variable
-
     def test_a_call_that_is_not_replayed_raises(self, device):
         act = graphed(lambda x: torch.nonzero(x) * 2)
         with (

@@ -30,7 +30,7 @@ import rote.testing
 from rote.hazards.rules import RULES
 from rote.padding import approvals, rows
 from rote.quant import environment
-from rote.runtime.engine.ledger import (
+from rote.runtime.engine.ledger.ledger import (
     EARLY_CALLS,
     FREE_AHEAD,
     FREE_CALLS,

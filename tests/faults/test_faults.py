@@ -271,7 +271,7 @@ def _assert_prefix(found: dict[str, Any], prefixes: list[Any]) -> None:
 
 def _surroundings(device: torch.device) -> dict[str, Any]:
     """What a call must leave as it was."""
-    functions, dispatches = mode_counters()
+    functions, dispatches = mode_counters
     backend = PROCESS.of(
         torch.device("cuda", torch.cuda.current_device()) if device.type == "cuda" else device
     )

@@ -64,10 +64,3 @@ def test_a_module_that_cannot_be_looked_through_disturbs_no_call(records, caplog
             g(torch.ones(1, 2))
     assert g.report().replayed == 2 and records == []
     assert "Refusing: a recording is not in the structured log" in caplog.text
-
-
-def test_without_the_private_log_nothing_is_written(monkeypatch, records):
-    monkeypatch.setattr(torch_private, "_write", None)
-    assert not torch_private.structured_log_is_open()
-    torch_private.write_artifact("name", {})
-    assert records == []

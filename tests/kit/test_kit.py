@@ -69,24 +69,21 @@ def test_count_recordings():
 
 
 X = torch.arange(4.0)
+ZEROS = "x differs in 1 of 1 elements, by at most 0 at x[0]: 0.0 instead of -0.0"
 DIFFERENT = [
-    (X, X + 1, "x differs in 4 of 4 elements: [0.0, 1.0, 2.0, 3.0] and should be [1.0, 2.0, 3.0, 4.0]"),
-    (X, X[:2], "x.shape is torch.Size([4]) and should be torch.Size([2])"),
-    (X, X.double(), "x.dtype is torch.float32 and should be torch.float64"),
-    (X.view(2, 2), X.view(2, 2).t(), "x.stride() is (2, 1) and should be (1, 2)"),
-    (X, X.clone().requires_grad_(), "x.requires_grad is False and should be True"),
-    (torch.zeros(1), -torch.zeros(1), "x differs in 1 of 1 elements: [0.0] and should be [-0.0]"),
+    (X, X + 1, "x differs in 4 of 4 elements, by at most 1 at x[0]: 0.0 instead of 1.0"),
+    (X, X[:2], "x.shape is torch.Size([4]) and torch.Size([2]) was expected"),
+    (X, X.double(), "x.dtype is torch.float32 and torch.float64 was expected"),
+    (X.view(2, 2), X.view(2, 2).t(), "x.stride() is (2, 1) and (1, 2) was expected"),
+    (X, X.clone().requires_grad_(), "x.requires_grad is False and True was expected"),
+    (torch.zeros(1), -torch.zeros(1), ZEROS),
     ([1], [1.0], "x[0] is 1 and should be 1.0"),
     ({"a": 0.0}, {"a": -0.0}, "x['a'] is 0.0 and should be -0.0"),
     ([1], (1,), "x has another structure: [1] instead of (1,)"),
     ([X, X], [X, X.clone()], "other tensors of x share memory: [(0, 1)] instead of []"),
     (X, None, "x is tensor([0., 1., 2., 3.]) and should be None"),
-    (
-        X.numpy(),
-        X.numpy() + 1,
-        "x differs in 4 of 4 elements: [0.0, 1.0, 2.0, 3.0] and should be [1.0, 2.0, 3.0, 4.0]",
-    ),
-    (numpy.zeros(1), -numpy.zeros(1), "x differs in 1 of 1 elements: [0.0] and should be [-0.0]"),
+    (X.numpy(), X.numpy() + 1, "x differs in 4 of 4 elements, by at most 1 at x[0]: 0.0 instead of 1.0"),
+    (numpy.zeros(1), -numpy.zeros(1), ZEROS),
     (numpy.arange(2), numpy.arange(2) * 2, "x is array([0, 1]) and should be array([0, 2])"),
     (numpy.arange(2), numpy.arange(3), "x.shape is (2,) and should be (3,)"),
     (numpy.zeros(1), numpy.zeros(1, numpy.float32), "x.dtype is float64 and should be float32"),
@@ -147,8 +144,8 @@ def changing(values):
 @pytest.mark.parametrize(
     ("plain", "graphed", "text"),
     [
-        (lambda x: x + 1, lambda x: x + 2, "call 0: result differs in 4 of 4 elements: "),
-        (lambda x: x.add_(1), lambda x: x + 1, "call 0: inputs[0] differs in 4 of 4 elements: "),
+        (lambda x: x + 1, lambda x: x + 2, "call 0: result differs in 4 of 4 elements, "),
+        (lambda x: x.add_(1), lambda x: x + 1, "call 0: inputs[0] differs in 4 of 4 elements, "),
         (
             lambda x: 1 / 0,
             lambda x: x,
@@ -181,9 +178,7 @@ def test_compare_notices_results_that_change_later():
 
 def test_compare_looks_at_state():
     ours, theirs = torch.zeros(1), torch.zeros(1)
-    with pytest.raises(
-        AssertionError, match=r"^call 0: state differs in 1 of 1 elements: \[0.0\] and should be \[1.0\]$"
-    ):
+    with pytest.raises(AssertionError, match=r"^call 0: state differs in 1 of 1 elements, by at most 1 at "):
         compare(
             lambda: None, [()], plain=lambda: theirs.add_(1) and None, states=(lambda: ours, lambda: theirs)
         )

@@ -113,7 +113,7 @@ class Tracing:
             return f"the compiled function has changed {pending[0]} before"
         if any(node.op == "placeholder" and _version(node) for node in self._output.graph.nodes):
             return "the compiled function has written an input before"
-        set_data = getattr(torch._C._autograd, "_get_data_attr", None)  # pyright: ignore
+        set_data: Any = torch._C._autograd._get_data_attr  # pyright: ignore
         if any(node.target is set_data for node in self._output.graph.nodes):
             return "the compiled function takes .data of a tensor before"
         if self._translator.symbolic_torch_function_state.mode_stack:

@@ -7,25 +7,21 @@ from typing import Any
 
 import torch._logging._internal as internal
 
-_log: Any = getattr(internal, "trace_log", None)
-_write: Any = getattr(internal, "trace_structured", None)
-
 
 def structured_log_is_open() -> bool:
-    """Whether somebody keeps the structured log (``TORCH_TRACE``); False where there is none.
+    """Whether somebody keeps the structured log (``TORCH_TRACE``).
 
     A handler is always there: PyTorch's own, which has a folder if the log is kept. Handlers of others do not
     count; a test framework has one on each logger.
     """
-    handlers = getattr(_log, "handlers", ())
-    return _write is not None and any([getattr(each, "root_dir", None) for each in handlers])
+    return any([getattr(each, "root_dir", None) for each in internal.trace_log.handlers])
 
 
 def write_artifact(name: str, content: Any) -> None:
     """Add an artifact in JSON to the structured log, if somebody keeps it."""
     if not structured_log_is_open():
         return
-    _write(
+    internal.trace_structured(
         "artifact",
         metadata_fn=lambda: {"name": name, "encoding": "json"},
         payload_fn=lambda: json.dumps(content, indent=1),

@@ -12,7 +12,7 @@ from ..api import Graphed, OptionKeywords, graph, shows_options
 from ..base import cut
 from ..runtime.arguments import TENSOR, bind, flatten, leaves_of, paths, sharing, unflatten
 from ..runtime.pytorch import is_lazy_zero
-from ..runtime.verify import differing
+from ..runtime.verify import compare_tensors
 
 _Array = numpy.ndarray[Any, Any]
 _FLOATING = frozenset({"float16", "float32", "float64", "complex64", "complex128"})
@@ -51,25 +51,14 @@ def assert_same(actual: Any, expected: Any, what: str = "result", *, tolerance: 
 def _assert_leaf(name: str, actual: Any, expected: Any, tolerance: float) -> None:
     if isinstance(actual, numpy.ndarray) and isinstance(expected, numpy.ndarray):
         _assert_array(name, actual, expected, tolerance)
-        return
-    if not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
+    elif not isinstance(actual, torch.Tensor) or not isinstance(expected, torch.Tensor):
         if type(actual) is not type(expected) or not _equal(actual, expected):
             raise AssertionError(f"{name} is {actual!r} and should be {expected!r}")
-        return
-    for aspect in ("shape", "dtype", "device", "layout", "requires_grad"):
-        mine, other = getattr(actual, aspect), getattr(expected, aspect)
-        if mine != other:
-            raise AssertionError(f"{name}.{aspect} is {mine} and should be {other}")
-    if actual.layout is torch.strided and actual.numel() and actual.stride() != expected.stride():
-        raise AssertionError(f"{name}.stride() is {actual.stride()} and should be {expected.stride()}")
-    if actual.is_meta:
-        return
-    wrong = _wrong(actual.detach(), expected.detach(), tolerance)
-    if wrong:
-        raise AssertionError(
-            f"{name} differs in {wrong} of {actual.numel()} elements: {_excerpt(actual)} and should be "
-            f"{_excerpt(expected)}"
-        )
+    else:
+        for found in compare_tensors(name, actual, expected, tolerance):
+            raise AssertionError(str(found).replace(" in the plain call", " was expected"))
+        if actual.layout is not torch.strided:
+            _assert_leaf(name, actual.to_dense(), expected.to_dense(), tolerance)
 
 
 def _assert_array(name: str, actual: _Array, expected: _Array, tolerance: float) -> None:
@@ -84,22 +73,10 @@ def _assert_array(name: str, actual: _Array, expected: _Array, tolerance: float)
         raise AssertionError(f"{name} is {actual!r} and should be {expected!r}")
 
 
-def _wrong(actual: torch.Tensor, expected: torch.Tensor, tolerance: float) -> int:
-    """Number of elements that differ."""
-    if actual.layout is not torch.strided:
-        actual, expected = actual.to_dense(), expected.to_dense()
-    return differing(actual, expected, tolerance)[0].numel() if actual.numel() else 0
-
-
 def _equal(actual: Any, expected: Any) -> bool:
     if isinstance(actual, float):
         return actual.hex() == expected.hex()
     return actual is expected or bool(actual == expected)
-
-
-def _excerpt(tensor: torch.Tensor) -> str:
-    values = tensor.detach().reshape(-1)[:4].tolist()
-    return f"{values}{'...' if tensor.numel() > 4 else ''}"
 
 
 _COPIED = (torch.Tensor, int, float, bool, str, bytes, complex, type(None))

@@ -19,7 +19,6 @@ from rote.integrations.openpi import graph_policy, graphed
 from rote.integrations.torch_compile import backend
 
 pytestmark = pytest.mark.transformers
-KINDS = pytest.mark.parametrize("pi05", [False, True], ids=["pi0", "pi05"])
 FEW = 3
 """Steps of the integration, which all do the same; a test of ten names none."""
 WARM = 3
@@ -53,10 +52,9 @@ def test_actions_are_equal_to_the_bit(pi05, dtype, device):
     assert one(model).report().replayed == 9 - WARM - 2, one(model).explain()  # with noise: another key
 
 
-@KINDS
-def test_actions_follow_the_weights(pi05, device):
-    plain, model = (build_model(pi05=pi05, device=device) for _ in range(2))
-    other = build_model(pi05=pi05, device=device, seed=1).state_dict()
+def test_actions_follow_the_weights(device):
+    plain, model = (build_model(device=device) for _ in range(2))
+    other = build_model(device=device, seed=1).state_dict()
     graph_policy(model)
     chunks = []
     for number in range(9):
@@ -74,9 +72,8 @@ def test_actions_follow_the_weights(pi05, device):
     assert one(model).report().replayed == 9 - WARM, one(model).explain()
 
 
-@KINDS
-def test_the_host_reads_the_time_eleven_times_on_one_path(pi05, device):
-    model = graph_policy(build_model(pi05=pi05, device=device))
+def test_the_host_reads_the_time_eleven_times_on_one_path(device):
+    model = graph_policy(build_model(pi05=True, device=device))
     for number in range(4):
         model.sample_actions(str(device), observation(number, model, device))
     (recording,) = one(model).report().recordings

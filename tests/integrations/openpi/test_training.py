@@ -13,7 +13,6 @@ import rote
 from rote.integrations.openpi import graph_policy, graph_training, graphed
 
 pytestmark = pytest.mark.transformers
-KINDS = pytest.mark.parametrize("pi05", [False, True], ids=["pi0", "pi05"])
 BATCH = 2
 
 
@@ -63,9 +62,8 @@ def assert_same(found: Any, wanted: Any) -> None:
             assert one_ is None or torch.equal(one_, other)
 
 
-@KINDS
-def test_steps_of_adamw_are_equal_to_the_bit(pi05, device):
-    plain, model = (build(device, pi05=pi05) for _ in range(2))
+def test_steps_of_adamw_are_equal_to_the_bit(device):
+    plain, model = (build(device, pi05=True) for _ in range(2))
     assert graph_training(model) is model
     trainers = [Trainer(each) for each in (plain, model)]
     for number in range(7):
@@ -155,13 +153,13 @@ def test_a_whole_step_with_checkpoints_replays_behind_augmentation(device):
     plain, model = (build(device) for _ in range(2))
     prepare = plain._preprocess_observation
     step, replayed = whole_step(plain), rote.graph(whole_step(model))
-    for number in range(7):
+    for number in range(5):
         seen, actions = batch(number, plain, device)
         parts, time = prepare(seen, train=True), torch.linspace(0.1, 0.9, BATCH, device=device)
         arguments = parts, actions, noise(number, plain, BATCH).to(device), time
         assert torch.equal(replayed(*arguments), step(*arguments))
     assert_same(list(model.parameters()), list(plain.parameters()))
-    assert replayed.report().replayed == 4, replayed.explain()
+    assert replayed.report().replayed == 2, replayed.explain()
 
 
 def test_a_model_that_does_not_fit_is_refused():

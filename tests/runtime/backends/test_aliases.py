@@ -8,7 +8,6 @@ import weakref
 import pytest
 import torch
 
-from rote.runtime.backends.protocol import torch_private as compat
 from rote.runtime.backends.protocol.aliases import OWNING, Aliases
 
 
@@ -58,13 +57,3 @@ def test_it_is_no_inference_tensor():
     with torch.inference_mode():
         alias.add_(1)
     assert x.tolist() == [2.0] * 3
-
-
-def test_without_the_private_call_the_memory_is_held(monkeypatch):
-    monkeypatch.setattr(compat, "_from_pointer", None)
-    x = torch.zeros(4)
-    kept = Aliases([x.untyped_storage()]).keep(x)
-    memory = weakref.ref(x.untyped_storage())
-    del x
-    gc.collect()
-    assert memory() is not None and kept.add_(1).tolist() == [1.0] * 4

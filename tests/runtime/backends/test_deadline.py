@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rote.base import Site
-from rote.runtime.backends.cuda import Deadline
+from rote.runtime.backends.cuda.deadline import Deadline
 from rote.runtime.backends.protocol import CapturedCollective
 
 LIMIT_S, STREAM = 10.0, 5

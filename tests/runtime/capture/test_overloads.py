@@ -8,7 +8,8 @@ from torch.library import _scoped_library
 import rote
 from rote.runtime.capture.overloads import Overload
 from rote.runtime.operators import tensors_of
-from rote.runtime.program import number_of, operands_of
+from rote.runtime.program import operands_of
+from rote.runtime.program.operations import number_of
 from rote.runtime.program.storages import StorageTable
 from rote.runtime.program.torch_private import replaced_kernels
 

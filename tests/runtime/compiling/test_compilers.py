@@ -19,8 +19,10 @@ from tests.runtime.compiling.tools import COPIES, SLEEPS, Program, cpp, script, 
 
 from rote.base import read_compile_settings
 from rote.base.errors import InternalError
-from rote.runtime.compiling import Binary, CompileFailure, Compilers, KernelSource, process
+from rote.runtime.compiling import Binary, KernelSource, process
+from rote.runtime.compiling.compilers import Compilers
 from rote.runtime.compiling.process import CompileProcess
+from rote.runtime.compiling.source import CompileFailure
 from rote.runtime.compiling.worker import COMPILERS as NAMES
 from rote.runtime.compiling.worker import Records
 

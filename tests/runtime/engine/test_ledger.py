@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.clock import ALLOWS_WORK, COSTS
 
-from rote.runtime.engine.ledger import (
+from rote.runtime.engine.ledger.ledger import (
     AHEAD_AT_ONCE,
     AT_ONCE,
     COMPLETED_AT_ONCE,

@@ -244,11 +244,6 @@ def test_reading_can_be_switched_off(fresh, monkeypatch):
     assert nothing_is_read()
 
 
-def test_a_pytorch_that_tells_no_keys_is_not_read(fresh, monkeypatch):
-    monkeypatch.setattr(layouts, "raw_keys", lambda tensor: None)
-    assert find_layout() is None and find_owners() is None
-
-
 @pytest.mark.parametrize("fewer", ["body", "autograd", "storage"])
 def test_objects_that_are_smaller_than_thought(fresh, monkeypatch, fewer):
     sizes = sizes_of_objects()

@@ -20,7 +20,6 @@ from rote.runtime.fusion import (
     Fusible,
     NoKernelError,
     OperationProof,
-    Term,
     device,
 )
 from rote.runtime.fusion.body import (
@@ -33,6 +32,7 @@ from rote.runtime.fusion.body import (
     Value,
     WholeNumber,
 )
+from rote.runtime.fusion.positions import Term
 from rote.runtime.fusion.rows import SUMS, RowOrder
 
 _fma: Callable[[float, float, float], float] = ctypes.CDLL(None).fma

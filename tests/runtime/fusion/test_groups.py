@@ -9,10 +9,11 @@ import pytest
 import torch
 from tests.runtime.fusion.evaluated import evaluate
 from tests.runtime.fusion.programs import Scene, scene
-from tests.runtime.program.observed import Subject, observe
+from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.fusion import Fusible, NoKernelError, Written, plan_group
+from rote.runtime.fusion import Fusible, NoKernelError, Written
+from rote.runtime.fusion.groups import plan_group
 from rote.runtime.program import INPUT, NEW, Look, Operation, Origin, Token
 from rote.runtime.program import operations as ops
 from rote.testing import assert_same
@@ -29,12 +30,10 @@ class Planned(NamedTuple):
 
 def plan(found: Scene, *, on_host: bool = True) -> Planned:
     """The kernels of a call, as if it had run on a GPU or not."""
-    observed = observe(Subject(found.function, tuple([each.clone() for each in found.args])))
-    operations = [_on(each, on_host) for each in observed.program.operations()]
-    ending = observed.program.ending()
-    assert ending is not None
+    observed = observe(found.function, *[each.clone() for each in found.args])
+    operations = [_on(each, on_host) for each in observed.operations]
     group = [Fusible.of(at, each) for at, each in enumerate(operations) if each.kind != ops.VIEWED]
-    results = ending.tokens
+    results = observed.results
     public = {token.origin for token in results}
     needed = [each.index for each in group if each.result.origin in public]
     steps = plan_group(group, needed, lambda origin: origin, on_host=on_host)

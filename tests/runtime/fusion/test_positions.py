@@ -8,7 +8,8 @@ import pytest
 import torch
 from tests.runtime.fusion.evaluated import digits, offsets
 
-from rote.runtime.fusion import ElementPosition, Term, aligned, behind, digit_behind, digits_of, piece
+from rote.runtime.fusion import ElementPosition
+from rote.runtime.fusion.positions import Term, aligned, behind, digit_behind, digits_of, piece
 
 
 def dense(choose: random.Random, shape: list[int]) -> torch.Tensor:

@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 import torch
 from tests.runtime.fusion.evaluated import EvaluatedKernel
-from tests.runtime.program.observed import Subject, observe
+from tests.runtime.program.observed import observe
 from torch import Tensor
 from torch.nn import functional
 
 from rote.runtime.backends import PROCESS
 from rote.runtime.compiling import COMPILERS
-from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError, is_equal, proof_of
+from rote.runtime.fusion import DeviceKernels, Fusible, KernelRequest, NoKernelError, is_equal
 from rote.runtime.fusion import functions as fn
+from rote.runtime.fusion.proofs import proof_of
 from rote.runtime.program import operations as ops
 
 B, H, S = torch.bfloat16, torch.float16, torch.float32
@@ -25,7 +26,7 @@ NAN = float("nan")
 
 def last(function: Callable[..., Tensor], *args: Tensor) -> Fusible:
     """The last operation of a call."""
-    found = observe(Subject(function, args)).program.operations()
+    found = observe(function, *args).operations
     index, operation = [(n, each) for n, each in enumerate(found) if each.kind != ops.VIEWED][-1]
     return Fusible.of(index, operation)
 

@@ -12,7 +12,8 @@ from tests.runtime.fusion.test_groups import Planned, plan
 from torch import Tensor
 from torch.nn import functional as F
 
-from rote.runtime.fusion import Fusible, NoKernelError, RowOrder, Written
+from rote.runtime.fusion import Fusible, NoKernelError, Written
+from rote.runtime.fusion.rows import RowOrder
 from rote.testing import assert_same
 
 SHAPES = (

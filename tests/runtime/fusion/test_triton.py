@@ -15,7 +15,8 @@ from tests.runtime.fusion.test_groups import plan
 from torch import Tensor
 
 from rote.runtime.compiling import COMPILERS, Binary
-from rote.runtime.fusion import NoKernelError, Written, triton_source
+from rote.runtime.fusion import NoKernelError, Written
+from rote.runtime.fusion.triton import triton_source
 from rote.testing import assert_same
 
 pytest.importorskip("triton")

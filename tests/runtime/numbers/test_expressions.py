@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rote.runtime.numbers import Applied, Fixed, GivenNumber, NumberSource, TrackedNumbers
+from rote.runtime.numbers import Fixed, NumberSource, TrackedNumbers
+from rote.runtime.numbers.expressions import Applied, GivenNumber
 
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70), st.floats(allow_nan=False), st.sampled_from([0, 1, -1, 0.0, -0.0, 256, 257])

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.runtime.program.observed import Subject, observe
+from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.optimize import Concurrent, Effects, ShortStretch, forks, shorten
+from rote.runtime.optimize.effects import Effects
+from rote.runtime.optimize.forks import Concurrent, forks
+from rote.runtime.optimize.shortening import ShortStretch, shorten
 from rote.runtime.program import operations as ops
 from rote.runtime.recording import KernelModes
 
@@ -19,14 +21,11 @@ WIDE = 256
 
 def stretch(function: Callable[..., Any], *args: Tensor) -> ShortStretch:
     """What is left of a call of one segment."""
-    program = observe(Subject(function, args)).program
-    operations = program.operations()
+    operations, results = observe(function, *args)
     captured = [index for index, each in enumerate(operations) if each.kind == ops.CAPTURED]
-    ending = program.ending()
-    assert ending is not None
     modes = KernelModes.now()
     effects = Effects.of(operations, [captured], ())
-    return shorten(effects, dict.fromkeys(captured, modes), [token.origin for token in ending.tokens])
+    return shorten(effects, dict.fromkeys(captured, modes), [token.origin for token in results])
 
 
 def sides(found: ShortStretch) -> list[tuple[int, int]]:

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 import torch
-from tests.runtime.program.observed import Subject, observe
+from tests.runtime.program.observed import observe
 from torch import Tensor
 
-from rote.runtime.optimize import RULES, Effects, LeftAloneError, ShortStretch, shorten
+from rote.runtime.optimize import RULES
+from rote.runtime.optimize.effects import Effects, LeftAloneError
+from rote.runtime.optimize.shortening import ShortStretch, shorten
 from rote.runtime.program import NEW, Operation
 from rote.runtime.program import operations as ops
 from rote.runtime.recording import KernelModes
@@ -26,14 +28,11 @@ def captured(operations: list[Operation]) -> list[int]:
 
 def short(function: Callable[..., Any], *args: Tensor, cut: int | None = None) -> ShortStretch:
     """A call shortened, in one segment or in two; its results are read by others."""
-    observed = observe(Subject(function, args or (X.clone(),), (W,)))
-    operations = observed.program.operations()
-    ending = observed.program.ending()
-    assert ending is not None
+    operations, results = observe(function, *(args or (X.clone(),)))
     indices = captured(operations)
     segments = [indices] if cut is None else [indices[:cut], indices[cut:]]
     effects = Effects.of(operations, segments, ())
-    public = [token.origin for token in ending.tokens if token.origin[0] == NEW]
+    public = [token.origin for token in results if token.origin[0] == NEW]
     return shorten(effects, dict.fromkeys(indices, KernelModes.now()), public)
 
 
@@ -196,8 +195,7 @@ def test_memory_that_nothing_known_has_written():
     def unwritten(x: Tensor) -> Tensor:
         return torch.empty_like(x).sin()
 
-    root = observe(Subject(lambda x: torch.empty_like(x).fill_(0.0).sin(), (X,)))
-    operations = root.program.operations()
+    operations = observe(lambda x: torch.empty_like(x).fill_(0.0).sin(), X).operations
     without = [each for each in operations if "fill_" not in each.name]
     with pytest.raises(LeftAloneError, match="reads memory that no operation has written"):
         Effects.of(without, [captured(without)], ())
@@ -205,7 +203,7 @@ def test_memory_that_nothing_known_has_written():
 
 
 def test_an_operation_in_no_segment():
-    operations = observe(Subject(lambda x: x.sin() + 1, (X,))).program.operations()
+    operations = observe(lambda x: x.sin() + 1, X).operations
     with pytest.raises(LeftAloneError, match=r"add .* is in no segment"):
         Effects.of(operations, [[0]], ())
     Effects.of(operations, [[0]], (1,))

@@ -20,12 +20,11 @@ from rote.runtime.program import (
     content_of,
     first_difference,
     is_same_operand,
-    number_of,
     operand_of,
     operands_of,
     results_of,
 )
-from rote.runtime.program.operations import CAPTURED, LIST, Opaque
+from rote.runtime.program.operations import CAPTURED, LIST, Opaque, number_of
 
 aten = torch.ops.aten
 

@@ -87,7 +87,7 @@ def test_a_traced_call_runs_without(preceded: Any) -> None:
     module = Adds()
     trace = WATCH.begin(module)
     try:
-        assert WATCH.is_followed(MODULE_CALL.__code__) and module(1) == 1
+        assert WATCH._swaps.is_instrumented(MODULE_CALL.__code__) and module(1) == 1
     finally:
         WATCH.end(trace)
     assert module(1) == "answered"
@@ -98,15 +98,15 @@ def test_it_comes_and_goes_while_a_call_is_traced() -> None:
     trace = WATCH.begin(module)
     try:
         module(1)
-        assert WATCH.precede(NOT_MINE) and WATCH.is_followed(MODULE_CALL.__code__)
+        assert WATCH.precede(NOT_MINE) and WATCH._swaps.is_instrumented(MODULE_CALL.__code__)
     finally:
         WATCH.end(trace)
-    assert MODULE_CALL.__code__ is not OWN and not WATCH.is_followed(MODULE_CALL.__code__)
+    assert MODULE_CALL.__code__ is not OWN and not WATCH._swaps.is_instrumented(MODULE_CALL.__code__)
     trace = WATCH.begin(module)
     try:
         module(1)
         WATCH.leave()
-        assert WATCH.is_followed(MODULE_CALL.__code__)
+        assert WATCH._swaps.is_instrumented(MODULE_CALL.__code__)
     finally:
         WATCH.end(trace)
 

@@ -37,9 +37,9 @@ def own_code_afterwards():
 def test_own_code_after_a_call():
     trace = WATCH.begin(caller)
     assert caller(3) == 8
-    assert WATCH.is_followed(caller.__code__) and WATCH.is_followed(helper.__code__)
+    assert WATCH._swaps.is_instrumented(caller.__code__) and WATCH._swaps.is_instrumented(helper.__code__)
     WATCH.end(trace)
-    assert not WATCH.is_followed(caller.__code__)
+    assert not WATCH._swaps.is_instrumented(caller.__code__)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt, GeneratorExit, SystemExit])
@@ -67,7 +67,7 @@ def test_own_code_when_a_call_is_traced_within_another():
 
     trace = WATCH.begin(outer)
     assert outer(3) == 8
-    assert WATCH.is_followed(outer.__code__)
+    assert WATCH._swaps.is_instrumented(outer.__code__)
     WATCH.end(trace)
 
 
@@ -169,7 +169,7 @@ def test_what_a_call_made_works_afterwards():
     WATCH.end(trace)
     assert first == [4, 4]
     assert add(1) == 5 and list(made) == [5, 6]
-    assert not WATCH.is_followed(add.__code__)
+    assert not WATCH._swaps.is_instrumented(add.__code__)
 
 
 def test_functions_are_not_kept_alive():

@@ -22,12 +22,8 @@ PRETENDED = "pretended"
 """Name of the accelerator that stands for CUDA. PyTorch's C++ side knows it; the callable sees ``cuda``."""
 
 
-def _errors(*names: str) -> tuple[type[BaseException], ...]:
-    return tuple(getattr(fake_tensor, name) for name in names if hasattr(fake_tensor, name))
-
-
-_UNSUPPORTED = _errors("UnsupportedOperatorException", "UnsupportedFakeTensorException")
-_DYNAMIC = _errors("DynamicOutputShapeException", "DataDependentOutputException")
+_UNSUPPORTED = (fake_tensor.UnsupportedOperatorException, fake_tensor.UnsupportedFakeTensorException)
+_DYNAMIC = (fake_tensor.DynamicOutputShapeException, fake_tensor.DataDependentOutputException)
 
 
 def fake_device(tensor: torch.Tensor) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, cast
 
@@ -11,23 +10,17 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-_PRODUCT: Callable[[Tensor, Tensor], Tensor] | None = getattr(torch, "_int_mm", None)
-"""int8 times int8 to int32 on the tensor cores."""
-
 
 def tensor_core_product(a: Tensor, b: Tensor) -> Tensor:
     """``a b^T`` of int8 matrices on a GPU, exactly, in int32.
 
-    cuBLAS takes at least 17 rows and multiples of 8; smaller matrices are padded. Without the private
-    function the product is in float64, which is exact and slow.
+    cuBLAS takes at least 17 rows and multiples of 8; smaller matrices are padded.
     """
-    if _PRODUCT is None:
-        return (a.double() @ b.double().T).to(torch.int32)
     rows, out = a.shape[0], b.shape[0]
     depth = -a.shape[1] % 8
     a = torch.nn.functional.pad(a, (0, depth, 0, max(24 - rows, -rows % 8)))
     b = torch.nn.functional.pad(b, (0, depth, 0, -out % 8))
-    return _PRODUCT(a, b.T)[:rows, :out]
+    return torch._int_mm(a, b.T)[:rows, :out]  # pyright: ignore[reportPrivateImportUsage]
 
 
 def uncompiled() -> AbstractContextManager[Any]:

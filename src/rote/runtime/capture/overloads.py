@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..backends.protocol import raw_call
-from ..operators import REGIONS, Facts, composite_call, facts_of, is_named, is_region
+from ..operators import REGIONS, TOLD_SIZES, Facts, composite_call, facts_of, is_named, is_region
 from ..program import replaced_kernels
 from ..pytorch import Running, counts_inside
 from .zeros import LAZY_ZEROS
@@ -54,18 +54,17 @@ class Overload:
     running: Running | None
 
     @classmethod
-    def of(cls, func: Any, split: Collection[str] = (), shaped: Collection[str] = ()) -> Overload:
+    def of(cls, func: Any, split: Collection[str] = ()) -> Overload:
         """What is known of ``func``.
 
         Args:
             split: Names of operations that the user wants apart.
-            shaped: Names of operations that have given results of several sizes.
         """
         own = func.namespace == "aten" or is_region(func)
         seen = not own or replaced_kernels()
         special = func is DETACH or func is LIFT
         parts, facts = composite_call(func), facts_of(func)
-        if is_named(func, shaped):
+        if facts.name in TOLD_SIZES.broken:
             facts = replace(facts, dynamic=True, simple=False)
         seeds, vectors = "seeds" in facts.row, "vectors" in facts.row
         running = Running(func.name(), len(func._schema.arguments)) if seen else None

@@ -101,7 +101,6 @@ class Plan:
         meet: Called with each tensor made outside, before the call changes its gradient slot.
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
-        shaped: Names of operations whose results have had several sizes.
         whole: Lines that make arrays over the memory of tensors whose numbers are read as they are made.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
@@ -129,7 +128,6 @@ class Plan:
     meet: Callable[[torch.Tensor], None] = lambda tensor: None
     min_segment: int = 0
     split: frozenset[str] = frozenset()
-    shaped: Collection[str] = ()
     whole: Collection[Lines] = ()
     generators: Iterable[torch.Generator] = ()
     known: Noted | None = None
@@ -656,7 +654,7 @@ class TracedCall:
         generators = Generators(plan.generators, self._ran, known, stands, self._hooks.settings)
         return Tracer(
             cursor, profiler=self._profiler,
-            path=path, stop=stop, split=plan.split, shaped=plan.shaped, generators=generators,
+            path=path, stop=stop, split=plan.split, generators=generators,
             has_made=self._hooks.has_made, numbers=plan.numbers, collective=self._hooks.collective,
             under_arrays=[self._leaves[place] for place in self._call.arrays],
             leads=self._hooks.leads, alone=plan.backend.alone,

@@ -143,7 +143,6 @@ class Tracer(DispatchMode):
         path: Sequence[Any],
         stop: Stop | None,
         split: Collection[str],
-        shaped: Collection[str],
         generators: Generators,
         has_made: Callable[[int], bool] | None,
         numbers: TrackedNumbers | None = None,
@@ -172,7 +171,6 @@ class Tracer(DispatchMode):
         self.transfers = Transfers(cursor, self.follower, collective, leads)
         self._repeats = Repeats(cursor, self.placer)
         self._split = split
-        self._shaped = shaped
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
         self._nodes = None
@@ -247,7 +245,7 @@ class Tracer(DispatchMode):
             if not isinstance(func, torch._ops.OpOverload):  # an operator over Python functions
                 resolve_lazily()
                 return self.runner.seen(func, *args, **kwargs)
-            known = self._known[identity(func)] = Overload.of(func, self._split, self._shaped)
+            known = self._known[identity(func)] = Overload.of(func, self._split)
         if self._handed is not None and func is not DETACH:  # that is how results are saved
             self._handed.operations += 1
         if known.inside:
@@ -256,7 +254,7 @@ class Tracer(DispatchMode):
         if self.host.read and not cursor.blockers:
             self.host.check(tensors_of(args, kwargs))
         for arriving in self.transfers.arriving(args, kwargs):
-            waiting = Overload.of(wait_operator().overload, self._split, self._shaped)
+            waiting = Overload.of(wait_operator().overload, self._split)
             self.transfers.meet(self._steps(), waiting, arriving, {})
         if (
             self.taken.places

@@ -16,7 +16,7 @@ import torch
 from ..operators import facts_of, written_operands
 from ..pytorch import is_lazy_zero
 
-LAZY_ZEROS: Any = getattr(torch.ops.aten._efficientzerotensor, "default", None)
+LAZY_ZEROS: Any = torch.ops.aten._efficientzerotensor.default
 """The operation that makes them. Seen in torch 2.11 and 2.13."""
 
 

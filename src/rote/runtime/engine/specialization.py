@@ -30,6 +30,7 @@ from ..capture import Observation, Plan, TracedCall, TraceHooks
 from ..conditions import ChangingNumbers, named_in, reached, tensors_by_memory
 from ..memory import Holding
 from ..numbers import HostRandom, TrackedNumbers
+from ..operators import TOLD_SIZES
 from ..optimize import Before, Bounds, improve
 from ..program import (
     EAGER,
@@ -296,7 +297,7 @@ class Specialization:
                 why = raised(recording, backend, error, user_site(caller), undone=undone)
             finally:
                 if isinstance(error, ResultSizeError):  # a recording by sizes comes in its place
-                    self.executed.shaped.add(error.operator)
+                    TOLD_SIZES.broken.add(error.operator)
                     self.choice.drop(recording)
             return Answer(PLAINLY, EAGER, [why])
         if done.template is None:
@@ -558,7 +559,6 @@ class Specialization:
             min_segment=self.limits.min_segment,
             split=self.limits.split | self.executed.hiding,
             captures_collectives=self.limits.collectives,
-            shaped=self.executed.shaped,
             whole=self.changing.whole,
             watch=weakref.ref(watch),
             meet=watch.teller(),

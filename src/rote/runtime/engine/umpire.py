@@ -19,7 +19,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import NOT_MINE, Admission, Call
 from ..backends.protocol import Backend
-from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked, tells_passes
+from ..program import REPLAYED, Homes, Result, Tally, saving_is_hooked
 from ..recording import FIRST_TIER, Recording
 from ..recording.contest import FIRST_ROUND, NEVER, WAIT, Contest, RoundTrip, Turn, Upstream, told
 from ..replay import Counts, TimedPath
@@ -367,7 +367,7 @@ def _due(entry: Specialization, call: Call) -> Recording | None:
     if recording is None or not recording.recorded or recording.replays < recording.due:
         return None
     if recording.replays >= recording.compared:
-        if entry.limits.keep or (_is_walked(entry) and not tells_passes()):
+        if entry.limits.keep:
             recording.compare_at(NEVER)
         elif _is_apart(entry.prepare(call), recording):
             recording.compare_at(recording.replays + FIRST_ROUND)

@@ -20,7 +20,7 @@ from collections.abc import Callable
 
 import torch
 
-from ..pytorch import TELLS_LAZY, metadata_check
+from ..pytorch import metadata_check
 
 MOST = 4
 """Checks of one description: tensors that look alike may differ in class, or in whether they require grad."""
@@ -55,8 +55,6 @@ class Alike:
 
     def add(self, tensor: torch.Tensor) -> None:
         """Add a tensor that is described."""
-        if TELLS_LAZY and len(self._checks) < MOST and not self.knows(tensor):
-            check = metadata_check((tensor,))
-            if check is not None:
-                self.check = check
-                self._checks.append(check)
+        if len(self._checks) < MOST and not self.knows(tensor):
+            self.check = metadata_check((tensor,))
+            self._checks.append(self.check)

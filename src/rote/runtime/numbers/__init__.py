@@ -41,11 +41,8 @@ from .expressions import (
     UNITS_OF_MEMBERS,
     WRITES,
     WRITES_BY_NAME,
-    Applied,
-    Expression,
     Fixed,
-    GivenNumber,
 )
 from .iterators import ITERATORS
-from .times import TELL_TIME, TIME
+from .times import TELL_TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data

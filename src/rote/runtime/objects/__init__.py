@@ -5,7 +5,6 @@ from .arrays import ARRAY_FACTS, array_over, form_of, is_view, tensor_over
 from .cached import Remembered, asked_key, cached_in, is_full, remembered, table_of
 from .classes import (
     UNSET,
-    Class,
     Itself,
     class_of,
     has_parts_in_c,

@@ -44,9 +44,4 @@ class Training:
 
 def is_empty_stage_table(value: Any) -> bool:
     """Whether a value is the empty table of a ``GradScaler``."""
-    return (
-        type(value) is defaultdict
-        and not value
-        and value.default_factory is not None
-        and value.default_factory is fresh_scaler_state
-    )
+    return type(value) is defaultdict and not value and value.default_factory is fresh_scaler_state

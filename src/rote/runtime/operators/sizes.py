@@ -20,9 +20,14 @@ _Key = tuple[Any, ...]
 
 
 class ToldSizes:
-    """Which operators have told the sizes of their results, by operands."""
+    """Which operators have told the sizes of their results, by operands.
+
+    Attributes:
+        broken: Names of operators that have given another size than was told. It is an edge from then on.
+    """
 
     def __init__(self) -> None:
+        self.broken = set[str]()
         self._known: dict[_Key, bool] = {}
 
     def are_told(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-_has_kernel: Any = getattr(torch._C, "_dispatch_has_kernel_for_dispatch_key", None)
+_has_kernel: Any = torch._C._dispatch_has_kernel_for_dispatch_key
 """Seen in torch 2.11 and 2.13."""
 
 
@@ -17,7 +17,7 @@ def schema_of(op: Any) -> Any:
     return op._schema
 
 
-python_kernels: Any = getattr(torch.library, "_impls", None)
+python_kernels: Any = torch.library._impls
 """The kernels registered from Python, as ``namespace/operation/key``. Seen in torch 2.11 and 2.13."""
 _BESIDE = ("/Meta", "/FuncTorchBatched", "/Autograd")
 """Kernels for shapes, for ``vmap`` and for gradients."""
@@ -25,9 +25,7 @@ _BESIDE = ("/Meta", "/FuncTorchBatched", "/Autograd")
 
 @cache
 def has_python_kernel(op: Any) -> bool:
-    """Whether an operator is, or may be, written in Python: what it launches is seen where it does."""
-    if python_kernels is None:
-        return True
+    """Whether an operator is written in Python: what it launches is seen where it does."""
     prefix = op.name().replace("::", "/") + "/"
     return any([key.startswith(prefix) and not key.endswith(_BESIDE) for key in python_kernels])
 
@@ -35,18 +33,18 @@ def has_python_kernel(op: Any) -> bool:
 @cache
 def has_meta_kernel(op: Any) -> bool:
     """Whether an operator has a kernel of its own for tensors without values."""
-    return _has_kernel is not None and bool(_has_kernel(op.name(), "Meta"))
+    return bool(_has_kernel(op.name(), "Meta"))
 
 
 @cache
 def composite_call(op: Any) -> Callable[..., Any] | None:
     """The C++ kernel that takes a composite operation apart, or None if it has a kernel of its own.
 
-    ``op.decompose`` prefers decompositions in Python, whose numbers and aliases may be others. Without the
-    probe a composite operation is recorded whole. Seen in torch 2.11 and 2.13.
+    ``op.decompose`` prefers decompositions in Python, whose numbers and aliases may be others. Seen in torch
+    2.11 and 2.13.
     """
     with_key = getattr(op, "_op_dk", None)
-    if _has_kernel is None or with_key is None or not _has_kernel(op.name(), "CompositeImplicitAutograd"):
+    if with_key is None or not _has_kernel(op.name(), "CompositeImplicitAutograd"):
         return None
     if any(_has_kernel(op.name(), key) for key in ("CPU", "CUDA", "CompositeExplicitAutograd")):
         return None

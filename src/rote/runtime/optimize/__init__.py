@@ -2,7 +2,5 @@
 
 from .alternatives import ALTERNATIVES, Alternative, JointAlternative, register_alternative
 from .before import Before
-from .effects import Effects, LeftAloneError
-from .forks import Concurrent, forks
 from .improving import Bounds, improve
-from .shortening import RULES, ShortStretch, shorten
+from .shortening import RULES

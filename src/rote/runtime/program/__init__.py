@@ -15,9 +15,7 @@ from .generators import (
     unknown_states,
 )
 from .gradients import UNNAMED, GradientEffect, GradientSlot, GradientWatch, Slots, slot_of
-from .graph import GivenNode, to_fx
 from .log import EAGER, PLAINLY, RECORDED, REPLAYED, BackwardLog, Result, Tally
-from .of_graph import of_fx
 from .operations import (
     ArrayMemory,
     HostBytes,
@@ -32,7 +30,6 @@ from .operations import (
     content_of,
     first_difference,
     is_same_operand,
-    number_of,
     operand_of,
     operands_of,
     results_of,
@@ -57,7 +54,6 @@ from .placement import (
     sharing_reasons,
     span_of,
 )
-from .program import Ending, Program, Stretch, Way
 from .storages import (
     EXTERNAL,
     INPUT,
@@ -106,7 +102,6 @@ from .torch_private import (
     in_backwards,
     in_bad_fork,
     innermost,
-    is_plain_creation,
     mode_below,
     node_age,
     parts_of,
@@ -114,8 +109,6 @@ from .torch_private import (
     saving_is_hooked,
     set_creation_kind,
     swap_tensors,
-    tells_creation,
-    tells_passes,
     unseen_function_mode,
     unwrapped,
     versions_kept,

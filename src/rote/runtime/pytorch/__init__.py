@@ -72,7 +72,6 @@ from .saved_hooks import standing_hooks, step_aside
 from .torch_private import (
     ACCESSORS,
     SCRIPTS,
-    TELLS_LAZY,
     Sizes,
     SwitchPlaces,
     above_dispatch,

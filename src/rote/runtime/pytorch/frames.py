@@ -94,10 +94,7 @@ def is_compiling() -> bool:
 
 def is_looking() -> bool:
     """Whether Dynamo looks at the frames of this thread, and may compile what is called."""
-    if _module("eval_frame") is None:
-        return False
-    callback = frame_callback()
-    return callback is not None and callable(callback())
+    return _module("eval_frame") is not None and callable(frame_callback())
 
 
 def is_switching(code: CodeType) -> bool:

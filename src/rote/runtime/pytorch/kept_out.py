@@ -2,43 +2,20 @@
 
 A backward pass runs on a device's own thread, where no variable of Python's says what the caller wants.
 PyTorch brings the thread-local objects of the caller along, as it does for its own graph trees, so the mark
-is one of these. Their names were seen in torch 2.11 and 2.13. Where they are missing the mark is a variable
-of the thread, and a backward pass on a device's thread does not see it.
+is one of these.
 """
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from .torch_private import KeptObjects, kept_objects
+from .torch_private import KEPT_OBJECTS
 
 _NAME = "rote_no_graphs"
 
 
-class _OfThread(threading.local):
-    """Objects of a thread that no other thread gets."""
-
-    def __init__(self) -> None:
-        self._known: dict[str, object] = {}
-
-    def put(self, name: str, value: object) -> None:
-        self._known[name] = value
-
-    def has(self, name: str) -> bool:
-        return name in self._known
-
-    def get(self, name: str) -> object:
-        return self._known[name]
-
-
-def _objects() -> KeptObjects:
-    own = _OfThread()
-    return kept_objects() or KeptObjects(own.put, own.has, own.get)
-
-
-_PUT, _HAS, _GET = _objects()
+_PUT, _HAS, _GET = KEPT_OBJECTS
 
 
 def is_kept_out() -> bool:

@@ -26,8 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from .torch_private import frame_watch
 
-_disabled: Any = getattr(torch, "_disable_dynamo", None)
-"""Seen in torch 2.11 and 2.13. Without it PyTorch wraps no handler either."""
+_disabled: Any = torch._disable_dynamo  # pyright: ignore[reportPrivateImportUsage]
+"""Seen in torch 2.11 and 2.13."""
 
 
 class DispatchMode(TorchDispatchMode):
@@ -68,8 +68,6 @@ class DispatchMode(TorchDispatchMode):
 @cache
 def _hidden(mode: type[DispatchMode]) -> type[DispatchMode]:
     """The same mode with a handler that the compiler leaves alone."""
-    if _disabled is None:
-        return mode
     plain: Any = mode.__torch_dispatch__
     handler = wrapped = _disabled(plain, recursive=True)
     watch = frame_watch()

@@ -1,7 +1,6 @@
 """Private names of PyTorch that read the state around a call, or read it faster.
 
-Every name was seen in torch 2.11 and 2.13, those of CUDA in CUDA builds only. A missing name falls back on
-the public one, or is None.
+Every name was seen in torch 2.11 and 2.13; those that only CUDA builds have fall back on the public one.
 """
 
 from __future__ import annotations
@@ -10,7 +9,7 @@ import ctypes
 import platform
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,44 +17,34 @@ from typing import Any, NamedTuple
 import torch
 from torch.amp import grad_scaler
 from torch.autograd import forward_ad
-from torch.autograd.graph import saved_tensors_hooks
 from torch.nn.parameter import UninitializedTensorMixin  # pyright: ignore[reportAttributeAccessIssue]
 from torch.utils import _device
 
 from ...base import may_read_words
 
+_C: Any = torch._C
 
-def _found(path: str, fallback: Any = None) -> Any:
-    """What ``torch._C`` has under a dotted name, else the fallback."""
-    found: Any = torch._C
-    for name in path.split("."):
-        found = getattr(found, name, None)
-    return fallback if found is None else found
-
-
-current_device: Callable[[], int] = _found("_cuda_getDevice", torch.cuda.current_device)
+current_device: Callable[[], int] = getattr(_C, "_cuda_getDevice", torch.cuda.current_device)
 """Only where CUDA is initialised, which the public function asks every time."""
 
-is_capturing: Callable[[], bool] = _found(
-    "_cuda_isCurrentStreamCapturing", torch.cuda.is_current_stream_capturing
-)
+is_capturing: Callable[[], bool] = _C._cuda_isCurrentStreamCapturing
 """What the public function calls; rote and others replace the name of that for a while."""
 
-stream_handle: Callable[[int], int] = _found(
-    "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
+stream_handle: Callable[[int], int] = getattr(
+    _C, "_cuda_getCurrentRawStream", lambda index: torch.cuda.current_stream(index).cuda_stream
 )
 """The current stream of a device."""
 
-dispatched_functions: Callable[[], Any] = _found("_get_torch_function_state", lambda: None)
+dispatched_functions: Callable[[], Any] = _C._get_torch_function_state
 """Whether ``__torch_function__`` of tensors and modes is called; guards of compiled code look at it."""
-set_dispatched_functions: Callable[[Any], None] = _found("_set_torch_function_state", lambda state: None)
+set_dispatched_functions: Callable[[Any], None] = _C._set_torch_function_state
 
-function_modes: Callable[[], int] = _found("_len_torch_function_stack", lambda: 0)
+function_modes: Callable[[], int] = _C._len_torch_function_stack
 """How many function modes are active, which see that attributes of a tensor are read."""
 
-_dispatch_modes: Callable[[], int] = _found("_len_torch_dispatch_stack", lambda: 0)
-_wrapped: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_functorch_wrapped_tensor")
-_batched: Callable[[torch.Tensor], bool] | None = _found("_functorch.is_legacy_batchedtensor")
+_dispatch_modes: Callable[[], int] = _C._len_torch_dispatch_stack
+_wrapped: Callable[[torch.Tensor], bool] = _C._functorch.is_functorch_wrapped_tensor
+_batched: Callable[[torch.Tensor], bool] = _C._functorch.is_legacy_batchedtensor
 
 
 class KeptObjects(NamedTuple):
@@ -66,23 +55,9 @@ class KeptObjects(NamedTuple):
     get: Callable[[str], object]
 
 
-def kept_objects() -> KeptObjects | None:
-    """PyTorch's own way; None where its names are missing."""
-    names = ("_stash_obj_in_tls", "_is_key_in_tls", "_get_obj_in_tls")
-    found = [_found(name) for name in names]
-    return KeptObjects(*found) if all(found) else None
+KEPT_OBJECTS = KeptObjects(_C._stash_obj_in_tls, _C._is_key_in_tls, _C._get_obj_in_tls)
 
-
-def _owns_nothing(tensor: torch.Tensor) -> bool:
-    """:func:`is_wrapped` by public means: most wrappers have no storage."""
-    try:
-        tensor.untyped_storage()
-    except NotImplementedError:
-        return tensor.layout is torch.strided
-    return False
-
-
-_DISPATCH = getattr(torch.Tensor, "__torch_dispatch__", None)
+_DISPATCH: Any = vars(torch.Tensor)["__torch_dispatch__"]
 
 
 def stands_for_others(tensor: torch.Tensor) -> bool:
@@ -90,7 +65,8 @@ def stands_for_others(tensor: torch.Tensor) -> bool:
 
     A fake tensor of a check is one, too.
     """
-    return getattr(type(tensor), "__torch_dispatch__", _DISPATCH) is not _DISPATCH
+    kind: Any = type(tensor)
+    return kind.__torch_dispatch__ is not _DISPATCH
 
 
 def is_wrapped(tensor: torch.Tensor) -> bool:
@@ -98,12 +74,10 @@ def is_wrapped(tensor: torch.Tensor) -> bool:
 
     It may outlive the transform. The gradients of ``is_grads_batched=True`` are such tensors.
     """
-    if _wrapped is None or _batched is None:
-        return _owns_nothing(tensor)
     return _wrapped(tensor) or _batched(tensor)
 
 
-is_lazy_zero: Callable[[torch.Tensor], bool] = getattr(torch.Tensor, "_is_zerotensor", lambda tensor: False)
+is_lazy_zero: Callable[[torch.Tensor], bool] = torch.Tensor._is_zerotensor  # pyright: ignore[reportAttributeAccessIssue]
 """Whether a tensor is a zero of forward-mode differentiation, which has no memory."""
 
 
@@ -113,56 +87,47 @@ def has_memory(tensor: torch.Tensor) -> bool:
     return strided and not is_wrapped(tensor)
 
 
-transforms: Any = _found("_functorch.peek_interpreter_stack", lambda: None)
+transforms: Any = _C._functorch.peek_interpreter_stack
 """The transform of functions (``vmap``) that runs; None without one."""
 
-is_traced: Callable[[], bool] = _found("_is_tracing", torch.jit.is_tracing)  # pyright: ignore[reportPrivateImportUsage]
+is_traced: Callable[[], bool] = _C._is_tracing
 """Whether ``torch.jit.trace`` writes down the operations."""
 
-fresh_scaler_state: Any = getattr(grad_scaler, "_refresh_per_optimizer_state", None)
-"""Makes the entries of a ``GradScaler``'s table, and tells that table from others. Without it a scaler keeps
-the call eager, since its table is another object after each step."""
+fresh_scaler_state: Any = grad_scaler._refresh_per_optimizer_state
+"""Makes the entries of a ``GradScaler``'s table, and tells that table from others."""
 
-_pass_number: Callable[[], int] = _found("_current_graph_task_id", lambda: 0)
+_pass_number: Callable[[], int] = _C._current_graph_task_id
 
 
 def in_backward() -> bool:
-    """Whether this thread works on a backward pass; yes where PyTorch does not say."""
+    """Whether this thread works on a backward pass."""
     return _pass_number() >= 0
 
 
-node_at_work: Callable[[], Any] | None = _found("_current_autograd_node")
-"""The node of autograd's whose backward runs on this thread, if one does; None if PyTorch does not say."""
+node_at_work: Callable[[], Any] = _C._current_autograd_node
+"""The node of autograd's whose backward runs on this thread, if one does."""
 
-set_saving_hooks: Callable[[Any, Any], None] = _found(
-    "_autograd._push_saved_tensors_default_hooks", lambda *pair: saved_tensors_hooks(*pair).__enter__()
-)
-leave_saving_hooks: Callable[[], None] = _found(
-    "_autograd._pop_saved_tensors_default_hooks", saved_tensors_hooks(abs, abs).__exit__
-)
-saving_hooks: Callable[[bool], Any] = _found(
-    "_autograd._top_saved_tensors_default_hooks", lambda traces: None
-)
+set_saving_hooks: Callable[[Any, Any], None] = _C._autograd._push_saved_tensors_default_hooks
+leave_saving_hooks: Callable[[], None] = _C._autograd._pop_saved_tensors_default_hooks
+saving_hooks: Callable[[bool], Any] = _C._autograd._top_saved_tensors_default_hooks
 """The innermost saved-tensor hooks, which a trace of PyTorch's switches off, too; None if there are none."""
 
 plain_functions: Any = torch._C.DisableTorchFunctionSubclass
 """A context in which tensor subclasses are plain tensors, of the documented extension interface."""
 
-unseen_functions: Callable[[], AbstractContextManager[Any]] = _found("DisableTorchFunction", nullcontext)
+unseen_functions: Callable[[], AbstractContextManager[Any]] = _C.DisableTorchFunction
 """Hides what runs inside from function modes."""
 
-undispatched: Callable[[], AbstractContextManager[Any]] = _found("_DisableTorchDispatch", nullcontext)
+undispatched: Callable[[], AbstractContextManager[Any]] = _C._DisableTorchDispatch
 """Hides what runs inside from dispatch modes."""
 
-below_autograd: Callable[[], AbstractContextManager[Any]] = _found(
-    "_AutoDispatchBelowADInplaceOrView", nullcontext
-)
+below_autograd: Callable[[], AbstractContextManager[Any]] = _C._AutoDispatchBelowADInplaceOrView
 """Runs kernels as autograd does, on tensors that require grad, in any grad mode; else graphs are built."""
 
 
 def default_device() -> Any:
     """The device set by ``torch.set_default_device`` or ``with torch.device(...)``, or None."""
-    return getattr(_device, "CURRENT_DEVICE", None)
+    return _device.CURRENT_DEVICE
 
 
 def in_dispatch_mode() -> bool:
@@ -178,42 +143,32 @@ def foreign_modes() -> bool:
     allowed = 0 if default_device() is None else 1
     if function_modes() > allowed or _dispatch_modes() > 0 or transforms() is not None:
         return True
-    return is_traced() or getattr(forward_ad, "_current_level", -1) >= 0
-
-
-_mode: Any = getattr(torch._C, "_get_dispatch_mode", None)
-_FAKE: Any = getattr(getattr(torch._C, "_TorchDispatchModeKey", None), "FAKE", None)
+    return is_traced() or forward_ad._current_level >= 0
 
 
 def is_faking() -> bool:
     """Whether operations find out shapes alone, on tensors without memory, as PyTorch does for DTensor."""
-    return _mode is not None and _FAKE is not None and _mode(_FAKE) is not None
+    return _C._get_dispatch_mode(_C._TorchDispatchModeKey.FAKE) is not None
 
 
-_tensor_guards: Any = _found("_dynamo.guards.TensorGuards")
-_dict_version: Any = _found("_dynamo.guards.dict_version")
+_tensor_guards: Any = _C._dynamo.guards.TensorGuards
+_dict_version: Any = _C._dynamo.guards.dict_version
 """Both check guards of ``torch.compile``."""
 
 
-def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool] | None:
-    """A function that tells in one call of C++ whether tensors have the metadata of these; None without it.
+def metadata_check(tensors: Sequence[torch.Tensor]) -> Callable[..., bool]:
+    """A function that tells in one call of C++ whether tensors have the metadata of these.
 
     It compares class, dtype, layout, device, shape, strides, ``requires_grad`` and the flags of inference,
     conjugate and negative tensors. It is False in other modes than those of this moment, and if a tensor
     comes twice. It holds no tensor alive.
     """
-    if _tensor_guards is None:
-        return None
     return _tensor_guards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
 
 
-_dispatch_keys: Callable[[torch.Tensor], Any] = _found("_dispatch_keys", lambda tensor: None)
-
-
-def raw_keys(tensor: torch.Tensor) -> int | None:
-    """The dispatch keys of a tensor as one number; None where they cannot be read so."""
-    keys = _dispatch_keys(tensor)
-    return keys.raw_repr() if hasattr(keys, "raw_repr") else None
+def raw_keys(tensor: torch.Tensor) -> int:
+    """The dispatch keys of a tensor as one number."""
+    return _C._dispatch_keys(tensor).raw_repr()
 
 
 def tells_modes() -> bool:
@@ -222,17 +177,12 @@ def tells_modes() -> bool:
     These are the keys of transforms of functions, of traces and of autocast, and several of inference mode.
     The handlers of dispatch modes and the kernels of custom operators run without such keys.
     """
-    key_of = _found("_parse_dispatch_key")  # some keys are no attributes
-    if _tensor_guards is None or key_of is None:
-        return False
     plain = plain_tensor()
-    check = _tensor_guards(plain, dynamic_dims_sizes=None, dynamic_dims_strides=None).check
+    check = metadata_check([plain])
     states = {"FuncTorchDynamicLayerFrontMode": "included", "Tracer": "included", "AutocastCPU": "excluded"}
     for name, state in states.items():
-        key = key_of(name)
-        get, put = (_found(f"_dispatch_tls_{verb}_dispatch_key_{state}") for verb in ("is", "set"))
-        if key is None or get is None or put is None:
-            return False
+        key = _C._parse_dispatch_key(name)  # some keys are no attributes
+        get, put = (getattr(_C, f"_dispatch_tls_{verb}_dispatch_key_{state}") for verb in ("is", "set"))
         was = get(key)
         put(key, not was)
         try:
@@ -254,8 +204,7 @@ def plain_tensor() -> torch.Tensor:
 
 def shows_autocast(tensor: torch.Tensor, kind: str) -> bool:
     """Whether the metadata of a tensor tell of autocast on a kind of device."""
-    key, keys = _found(f"DispatchKey.Autocast{kind.upper()}"), _dispatch_keys(tensor)
-    return key is not None and hasattr(keys, "has") and keys.has(key)
+    return _C._dispatch_keys(tensor).has(getattr(_C.DispatchKey, f"Autocast{kind.upper()}"))
 
 
 class Sizes(NamedTuple):
@@ -292,7 +241,7 @@ def sizes_of_objects() -> Sizes | None:
     return _SIZES.get(_version())
 
 
-negative_view: Any = getattr(torch, "_neg_view", None)
+negative_view: Any = torch._neg_view  # pyright: ignore[reportPrivateImportUsage]
 """A tensor on the same memory that is read with the other sign."""
 
 
@@ -304,8 +253,6 @@ def dict_version() -> Callable[[dict[Any, Any]], int] | None:
     it was asked about. In both cases ``update`` from another dict may fill an *empty* dict unnoticed. None in
     Python 3.13.0, where an attribute that is set on the object changes its dict unnoticed.
     """
-    if _dict_version is None:
-        return None
     probe: dict[Any, Any] = {1: None}
     seen = [_dict_version(probe)]
     if _dict_version(probe) != seen[0]:
@@ -362,8 +309,7 @@ def numbers_watched_dicts() -> bool:
 
 def mode_values() -> tuple[tuple[Any, str, Any], ...]:
     """Attributes of modules that have a value while nobody changes what an operation is."""
-    values = ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
-    return tuple([value for value in values if hasattr(value[0], value[1])])
+    return ((forward_ad, "_current_level", -1), (_device, "CURRENT_DEVICE", None))
 
 
 def mode_readers() -> tuple[tuple[Callable[[], Any], Any], ...]:
@@ -383,23 +329,17 @@ def frame_watch() -> tuple[Callable[[], Any], Callable[[Any], Any]] | None:
     """How to ask whether the compiler looks at the frames of this thread, and to hide a function from it.
 
     The first returns None outside of compiled functions, where the compiler does not look. None if the
-    compiler is not imported, or PyTorch cannot say.
+    compiler is not imported.
     """
-    callback, skip = frame_callback(), getattr(sys.modules.get("torch._dynamo.decorators"), "skip", None)
-    return (callback, skip) if callback is not None and skip is not None else None
+    skip = getattr(sys.modules.get("torch._dynamo.decorators"), "skip", None)
+    return (frame_callback, skip) if skip is not None else None
 
 
-def frame_callback() -> Callable[[], Any] | None:
-    """What tells who looks at the frames of this thread; see :func:`frame_watch`."""
-    return _found("_dynamo.eval_frame.get_eval_frame_callback")
+frame_callback: Callable[[], Any] = _C._dynamo.eval_frame.get_eval_frame_callback
+"""What tells who looks at the frames of this thread; see :func:`frame_watch`."""
 
-
-_exclude: Callable[[Any, bool], None] | None = _found("_dispatch_tls_set_dispatch_key_excluded")
-"""Without it kernels that use lazy tensors of their own are wrong in a mode."""
-_is_excluded: Any = _found("_dispatch_tls_is_dispatch_key_excluded")
-_LAZY = [key for name in ("Conjugate", "Negative", "ZeroTensor") if (key := _found(f"DispatchKey.{name}"))]
-TELLS_LAZY = len(_LAZY) == 3 and _exclude is not None and _is_excluded is not None
-"""Whether PyTorch tells, and lets rote change, that handlers take lazy tensors for plain ones."""
+_exclude: Callable[[Any, bool], None] = _C._dispatch_tls_set_dispatch_key_excluded
+_LAZY = (_C.DispatchKey.Conjugate, _C.DispatchKey.Negative, _C.DispatchKey.ZeroTensor)
 
 
 def resolve_lazily() -> None:
@@ -407,19 +347,16 @@ def resolve_lazily() -> None:
 
     It holds until the handler returns.
     """
-    if _exclude is not None:
-        for key in _LAZY:
-            _exclude(key, False)
+    for key in _LAZY:
+        _exclude(key, False)
 
 
 def leaves_lazy() -> bool:
     """Whether lazy tensors pass for plain ones now: :func:`resolve_lazily` was not called."""
-    return not TELLS_LAZY or _is_excluded(_LAZY[1])
+    return _C._dispatch_tls_is_dispatch_key_excluded(_C.DispatchKey.Negative)
 
 
-_counting: Any = _found("DispatchKey.ADInplaceOrView")
-_has_kernel: Any = _found("_dispatch_has_kernel_for_dispatch_key")
-"""Without them some operations count no versions in a mode."""
+_has_kernel: Any = _C._dispatch_has_kernel_for_dispatch_key
 
 
 def counts_inside(op: Any) -> bool:
@@ -429,8 +366,6 @@ def counts_inside(op: Any) -> bool:
     for PyTorch's own operations that write nothing; those of another library need not say what they write.
     An operation made of others meets a mode in inference mode only, where its views are views of their base.
     """
-    if _exclude is None or _counting is None or _has_kernel is None:
-        return False
     writes = op._schema.is_mutable or op.namespace != "aten"
     made_of_others = _has_kernel(op.name(), "CompositeImplicitAutograd")
     return (writes or made_of_others) and not _has_kernel(op.name(), "ADInplaceOrView")
@@ -438,18 +373,13 @@ def counts_inside(op: Any) -> bool:
 
 def count_versions() -> None:
     """Let kernels that a handler calls count versions as outside of a mode, until the handler returns."""
-    if _exclude is not None:
-        _exclude(_counting, False)
+    _exclude(_C.DispatchKey.ADInplaceOrView, False)
 
 
-_key_guard: Any = _found("_ForceDispatchKeyGuard")
-_key_sets: Any = _found("_dispatch_tls_local_include_set"), _found("_dispatch_tls_local_exclude_set")
 _AUTOGRAD = ("AutogradFunctionality", "AutogradOther", "AutogradNestedTensor", "ADInplaceOrView")
 _TRANSFORMS = ("Batched", "VmapMode", "GradWrapper", "DynamicLayerBackMode", "DynamicLayerFrontMode")
 _ABOVE = [
-    key
-    for name in (*_AUTOGRAD, "BatchedNestedTensor", *(f"FuncTorch{each}" for each in _TRANSFORMS))
-    if (key := _found(f"DispatchKey.{name}"))
+    getattr(_C.DispatchKey, name) for name in (*_AUTOGRAD, *(f"FuncTorch{each}" for each in _TRANSFORMS))
 ]
 
 
@@ -457,16 +387,12 @@ _ABOVE = [
 def above_dispatch() -> Generator[None]:
     """A context in a kernel or handler in which operations are called as from outside: autograd sees them.
 
-    So do transforms of functions. Without these names of PyTorch nothing is changed; outside of a mode
-    nothing need be.
+    So do transforms of functions.
     """
-    if _key_guard is None or None in _key_sets:
-        yield
-        return
-    included, excluded = (each() for each in _key_sets)
+    included, excluded = _C._dispatch_tls_local_include_set(), _C._dispatch_tls_local_exclude_set()
     for key in (*_ABOVE, *_LAZY):
         excluded = excluded.remove(key)
-    with _key_guard(included, excluded):
+    with _C._ForceDispatchKeyGuard(included, excluded):
         yield
 
 
@@ -518,27 +444,20 @@ _ACCESSORS = (
     "_get_deterministic_algorithms",
 )
 
-_precision: Any = _found("_get_fp32_precision_getter")
-"""What ``torch.backends.cuda.matmul.fp32_precision`` reads. The accessors of ``allow_tf32`` raise once a
-program has used the newer names."""
-
-_LEGACY = ("_get_cublas_allow_tf32", "_get_cudnn_allow_tf32")
-
-
-def _accessors() -> dict[str, Callable[[], Any]]:
-    names = _ACCESSORS if _precision is not None else (*_LEGACY, *_ACCESSORS)
-    found = {name: accessor for name in names if (accessor := _found(name)) is not None}
-    precisions = ("matmul", "conv", "rnn") if _precision is not None else ()
-    return {**found, **{operation: partial(_precision_of, operation) for operation in precisions}}
-
 
 def _precision_of(operation: str) -> str:
-    """The precision of float32 in operations of a kind on CUDA; unset is that of the standard."""
-    found = _precision("cuda", operation)
+    """The precision of float32 in operations of a kind on CUDA; unset is that of the standard.
+
+    The accessors of ``allow_tf32`` raise once a program has used the newer names.
+    """
+    found = _C._get_fp32_precision_getter("cuda", operation)
     return "ieee" if found == "none" else found
 
 
-ACCESSORS = _accessors()
+ACCESSORS: dict[str, Callable[[], Any]] = {
+    **{name: getattr(_C, name) for name in _ACCESSORS},
+    **{operation: partial(_precision_of, operation) for operation in ("matmul", "conv", "rnn")},
+}
 """Readers of the global switches that change which kernels run, by name."""
 
 
@@ -642,23 +561,13 @@ def sorts_buckets(wrapper: Any) -> bool:
         return False
 
 
-_use_count: Any = getattr(torch._C, "_storage_Use_Count", None)
-_tensor_count: Any = getattr(torch.Tensor, "_use_count", None)
-
-
-def tensor_owners(tensor: torch.Tensor) -> int:
-    """How many references from C++ a tensor has; a large number when PyTorch cannot say."""
-    return int(_tensor_count(tensor)) if _tensor_count is not None else 1 << 30
+tensor_owners: Callable[[torch.Tensor], int] = torch.Tensor._use_count  # pyright: ignore[reportAttributeAccessIssue]
+"""How many references from C++ a tensor has."""
 
 
 def storage_owners(storage: torch.UntypedStorage) -> int:
-    """How many references a storage has; a large number when PyTorch cannot say (then rote copies)."""
-    return int(_use_count(storage._cdata)) if _use_count is not None else 1 << 30
-
-
-_end_allocate: Any = _found("_cuda_endAllocateToPool")
-_release_pool: Any = _found("_cuda_releasePool")
-"""Both seen in torch 2.11 and 2.13 (CUDA builds only)."""
+    """How many references a storage has."""
+    return _C._storage_Use_Count(storage._cdata)
 
 
 def stop_routing(device: int, pool: tuple[int, int]) -> None:
@@ -666,10 +575,7 @@ def stop_routing(device: int, pool: tuple[int, int]) -> None:
 
     Through torch 2.13 a capture that fails to end does neither, so the pool's memory would never be given
     back. The pinned-memory allocator keeps a note of its own that cannot be undone from Python: the pool's
-    handle must not be captured into again. Without the private calls the memory of the failed segment stays
-    reserved.
+    handle must not be captured into again.
     """
-    if _end_allocate is None or _release_pool is None:
-        return
-    _end_allocate(device, pool)
-    _release_pool(device, pool)
+    _C._cuda_endAllocateToPool(device, pool)
+    _C._cuda_releasePool(device, pool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
-from types import CodeType, FunctionType
+from types import FunctionType
 from typing import Any
 
 import torch
@@ -137,10 +137,6 @@ class Watch:
     def declare(self, things: Iterable[Any]) -> None:
         """Take callables as pure: the same arguments give the same result, without effects."""
         self._rows.declare(things)
-
-    def is_followed(self, code: CodeType) -> bool:
-        """Whether code is instrumented to note what it reads."""
-        return self._swaps.is_instrumented(code)
 
 
 WATCH = Watch()

@@ -24,9 +24,7 @@ from ..program import (
     counts_apart,
     creation_kind,
     history_of,
-    is_plain_creation,
     set_creation_kind,
-    tells_creation,
 )
 from ..pytorch import negative_view
 
@@ -54,9 +52,6 @@ def opaque_view(
         return None
     what = "an argument" if made.kind == INPUT_VIEW else "a tensor made outside"
     remedy = "Return a copy (clone()), or take the view outside."
-    if not tells_creation() and not is_plain_creation(leaf):
-        text = f"{name} is a view of {what} that PyTorch may refuse to write"
-        return reason(rules.OPAQUE_OUTPUT, text, site, remedy)
     if made.tracked and not _is_of_views(leaf, made, given):
         text = f"{name} is a view of {what} whose gradient is not that of a view"
         return reason(rules.OPAQUE_OUTPUT, text, site, remedy)

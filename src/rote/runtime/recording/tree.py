@@ -26,17 +26,12 @@ from ..program import (
     COUNTS_ALL,
     NUMBER,
     Counted,
-    Ending,
     GradientEffect,
     Looks,
     Operation,
     Origin,
-    Program,
     Reseed,
-    Stretch,
     Template,
-    Token,
-    Way,
 )
 from ..program.operations import CAPTURED, ISLAND, VIEWED
 from ..pytorch import LeftForwards
@@ -210,7 +205,6 @@ class Node:
         effects: Gradient slots that the call replaces, if the stretch ends it.
         effects_key: What two observations of the effects are compared by.
         arrivals: Recorded results of the branch that led here (shapes), to copy fresh ones into.
-        arrived: What those results are called: the tensors that the stretch begins with.
         steps: What replays the stretch; None while it is not recorded.
         branch: The end of a recorded stretch that does not end the call.
         captured: How it was captured, if it is recorded.
@@ -236,7 +230,6 @@ class Node:
     effects: list[GradientEffect] = field(default_factory=list[GradientEffect])
     effects_key: Any = None
     arrivals: list[torch.Tensor] = field(default_factory=list[torch.Tensor])
-    arrived: tuple[Token, ...] = ()
     steps: list[Step] | None = None
     branch: Branch | None = None
     captured: CapturedStretch | None = None
@@ -322,22 +315,11 @@ class Node:
             edges=edges,
             template=template,
             effects_key=self.effects_key,
-            arrived=self.arrived,
             refused=set(self.refused),
             pure=self.pure,
             acts=self.acts,
             looks=self.looks,
         )
-
-    def program(self) -> Program:
-        """What was observed from here on, as data."""
-        found: dict[int, Stretch] = {}
-        for node in reversed(self.walk()):
-            template = node.template
-            ending = Ending.of(template, node.effects_key or ()) if template is not None else None
-            ways = [Way(edge, found[id(child)]) for edge, child in node.edges.items()]
-            found[id(node)] = Stretch(tuple(node.operations), node.arrived, tuple(ways), ending)
-        return Program(found[id(self)])
 
     def paths(self) -> int:
         """Number of observed ways from here to an end."""

@@ -110,7 +110,6 @@ class ExecutedCode:
         self.seeds: Site | None = None  # the line of the last call that set PyTorch's random state
         self.hooks = False  # the last call used checkpointing, or set or forbade saved-tensor hooks
         self.hiding: set[str] = set()  # operators whose kernels read state that no guard checks
-        self.shaped: set[str] = set()  # operators whose results have had another size than before
         self.blind = False  # the last call could not be watched, because another profiler was active
         # the first code of the last call that acts on other processes
         self.contact: Contact | None = None

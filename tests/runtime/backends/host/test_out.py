@@ -9,7 +9,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from rote.runtime.backends.host import torch_private as compat
 from rote.runtime.backends.host.operations import writer_of
 from rote.runtime.operators.facts import rows_with
 
@@ -113,8 +112,3 @@ def test_a_kernel_that_was_replaced_is_called(record: Any, name: str) -> None:
     finally:
         library._destroy()
     assert writer_of(aten.mul.Tensor) is not None
-
-
-def test_without_the_probe_nothing_is_written_into(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compat, "torch", type("Torch", (), {"_C": object()}))
-    assert writer_of(aten.mul.Tensor) is None

@@ -182,7 +182,7 @@ class SeenNode:
     def is_watched(self) -> bool:
         """Whether it has hooks, or retains its gradient."""
         result = self._result()
-        return self._hooks is None or bool(self._hooks) or (result is not None and result.retains_grad)
+        return bool(self._hooks) or (result is not None and result.retains_grad)
 
 
 class ResultGroup(NamedTuple):

@@ -126,7 +126,7 @@ def _are_views(leaves: list[OutputLeaf], tensors: list[Any], members: list[int])
 def _is_like(base: torch.Tensor, tensor: torch.Tensor) -> bool:
     plain = base.layout is torch.strided and type(base) is torch.Tensor and not base.is_inference()
     lazy = base.is_conj() or base.is_neg() or tensor.is_conj() or tensor.is_neg()
-    return plain and not lazy and base.dtype is tensor.dtype and creation_of(tensor) is not None
+    return plain and not lazy and base.dtype is tensor.dtype
 
 
 def _make_views(leaves: list[OutputLeaf], tensors: list[Any], members: list[int]) -> None:

@@ -3,4 +3,3 @@
 from __future__ import annotations
 
 from .backend import CudaBackend
-from .deadline import Deadline

@@ -1,4 +1,4 @@
-"""Private PyTorch calls of the CUDA backend, each with a probe and a fallback."""
+"""Private PyTorch calls of the CUDA backend; some are in CUDA builds only."""
 
 from __future__ import annotations
 
@@ -31,17 +31,12 @@ _OWN = 2
 """The list, and what is given to ``getrefcount``."""
 
 
-_clear: Any = getattr(torch._C, "_cuda_clearCublasWorkspaces", None)
-"""Seen in torch 2.11 and 2.13 (CUDA builds only)."""
-
-
 def clear_workspaces() -> None:
     """Give up the memory that matrix products work in, of all streams; each is allocated again when needed.
 
-    There is no public way. Without the private call that memory stays allocated.
+    There is no public way. Seen in torch 2.11 and 2.13.
     """
-    if _clear is not None:
-        _clear()
+    torch._C._cuda_clearCublasWorkspaces()
 
 
 def allocator_segments() -> list[dict[str, Any]]:
@@ -53,10 +48,7 @@ def allocator_segments() -> list[dict[str, Any]]:
     if each call gave back references to those numbers that it does not have (tests/cuda/test_slabs.py).
     """
     snapshot: Any = torch.cuda.memory_snapshot
-    try:
-        return snapshot(include_traces=False)
-    except TypeError:
-        return snapshot()
+    return snapshot(include_traces=False)
 
 
 @contextmanager

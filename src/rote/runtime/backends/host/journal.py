@@ -16,9 +16,10 @@ from typing import Any, NamedTuple, cast
 import torch
 
 from ...operators import tensors_in
+from ...pytorch import below_autograd
 from .program import Modes, Program, ReplayStep
 from .tape import Entry, LaunchEntry, TapePlace, places
-from .torch_private import below_tracking, inference_guard
+from .torch_private import inference_guard
 
 SMALL = 1 << 16
 """Bytes that are kept whatever an operation reads."""
@@ -104,7 +105,7 @@ class Journal:
         """Undo what the last replay did, last things first."""
         self.raised = False
         for modes, tensor, values in reversed(self._tensors):
-            with inference_guard()(modes.inference), below_tracking()():
+            with inference_guard(modes.inference), below_autograd():
                 tensor.copy_(values)
         for generator, state in reversed(self._states):
             generator.set_state(state)

@@ -16,10 +16,10 @@ from heapq import heappop, heappush
 import torch
 
 from ....base import CaptureError
+from ...pytorch import negative_view
 from .pool import HostPool, Lease, aligned
 from .storages import Block, Form
 from .tape import Entry, LaunchEntry, TapePlace
-from .torch_private import negative_view
 
 
 class HostMemory:

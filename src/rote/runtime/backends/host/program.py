@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from .torch_private import Call, below_tracking, grad_setter, inference_guard
+from ...pytorch import below_autograd
+from .torch_private import Call, grad_setter, inference_guard
 
 Program = Callable[[], None]
 
@@ -62,7 +63,6 @@ class ReplayStep(NamedTuple):
 def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
     """A function that runs steps in order, each under its modes."""
     runs = [(modes, [step for _, step in run]) for modes, run in groupby(steps, key=itemgetter(0))]
-    below, in_inference, set_grad = below_tracking(), inference_guard(), grad_setter()
 
     def replay() -> None:
         default = torch.get_default_dtype()
@@ -70,8 +70,8 @@ def program(steps: Iterable[tuple[Modes, ReplayStep]]) -> Program:
             for (grad, inference, dtype), run in runs:
                 if dtype is not torch.get_default_dtype():
                     torch.set_default_dtype(dtype)
-                with in_inference(inference), below():
-                    set_grad(grad)
+                with inference_guard(inference), below_autograd():
+                    grad_setter(grad)
                     _run(run)
         finally:
             if default is not torch.get_default_dtype():

@@ -85,7 +85,7 @@ class HostSegment(Segment):
         self._steps: Steps = ()
         self._names: Sequence[str] = ()
         self._journal: Journal | None = None
-        self._functions, self._dispatches = mode_counters()
+        self._functions, self._dispatches = mode_counters
 
     def replay(self) -> None:
         """Run the operations again into the same memory.

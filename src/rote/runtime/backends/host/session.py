@@ -73,7 +73,7 @@ class HostSession(Session):
         self._storages = SessionStorages()
         self._tape = self._new_tape()
         self._before = 0  # blocks, when the open segment began
-        self._functions, self._dispatches = mode_counters()
+        self._functions, self._dispatches = mode_counters
         self._segments: list[HostSegment] = []
         self._lease: Lease | None = None
 

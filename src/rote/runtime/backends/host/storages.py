@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NamedTuple
 
 import torch
-
-from .torch_private import storage_keys
 
 
 class Form(NamedTuple):
@@ -105,7 +104,7 @@ class SessionStorages:
     def __init__(self) -> None:
         self.clock = 0
         self.blocks: list[Block] = []
-        self.key = storage_keys()
+        self.key = attrgetter("_cdata")  # ``data_ptr`` is 0 for every empty storage
         self._alive: dict[int, Block] = {}
         self._died: list[BlockRef] = []
 

@@ -99,12 +99,7 @@ class NumbersOfNodes:
         tracked = [each for each in parts if isinstance(each, torch.Tensor) and each.requires_grad]
         if not tracked or not torch.is_grad_enabled():
             return True
-        if (
-            node_at_work is None
-            or not isinstance(result, torch.Tensor)
-            or result._is_view()
-            or result.grad_fn is None
-        ):
+        if not isinstance(result, torch.Tensor) or result._is_view() or result.grad_fn is None:
             return False
         name = result.grad_fn.name()
         formula = FORMULAS.get(name)
@@ -139,7 +134,7 @@ class NumbersOfNodes:
         self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The operands of an operation that may be one of a backward, where a number of its forward is."""
-        node = node_at_work() if self._nodes and node_at_work is not None else None
+        node = node_at_work() if self._nodes else None
         if node is None:
             return args, kwargs
         given = self._nodes.get((node.name(), node._sequence_nr()))

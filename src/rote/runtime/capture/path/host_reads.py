@@ -13,7 +13,7 @@ from ....base import Lines, bits_of, running_lines
 from ....hazards import rules
 from ....hazards.rules import Rule
 from ...numbers import NumberRead, TrackedNumbers, copied, is_array
-from ...program import NUMBER, Generators, Operation, Token, edge_of, result_along, value_of
+from ...program import NUMBER, Generators, Operation, edge_of, result_along, value_of
 from ...recording import NumberBranch
 from .cursor import Cursor, Mode
 from .follower import Follower
@@ -139,7 +139,7 @@ class HostReads:
             cursor.node.complete = True
         self._enter(value, out)
         node = cursor.node
-        node.arrived = self._arrived(parts, operation)
+        self._arrive(parts, operation)
         if not recording:
             cursor.mode = Mode.OBSERVE
             return out
@@ -172,8 +172,7 @@ class HostReads:
         value, way = path.pop(0), cursor.way
         self._enter(value)
         tensors = list(cursor.node.arrivals)
-        for tensor in tensors:
-            cursor.storages.result(tensor, operation.name, operation.site)
+        self._arrive(tensors, operation)
         if value[0] == NUMBER and self._numbers is not None:
             read = NumberRead(way, value[1], value[2])
             again = self._numbers.read_again(operation.name, running_lines(), read)
@@ -190,7 +189,7 @@ class HostReads:
         out = run()
         value, parts = self._edge(operation, out, shaped)
         self._enter(value, out)
-        self._cursor.node.arrived = self._arrived(parts, operation)
+        self._arrive(parts, operation)
         self._cursor.go_on([tensor.detach() for tensor in parts] if shaped else None)
         return out
 
@@ -202,10 +201,10 @@ class HostReads:
             few = value[0] in (NUMBER, bool.__name__)
             self._numbers.go_on(alone=few and len(edges) == 1)
 
-    def _arrived(self, parts: list[torch.Tensor], operation: Operation) -> tuple[Token, ...]:
-        """The tokens of the tensors that a read has given."""
-        result = self._cursor.storages.result
-        return tuple([result(tensor, operation.name, operation.site) for tensor in parts])
+    def _arrive(self, parts: list[torch.Tensor], operation: Operation) -> None:
+        """A read has given tensors."""
+        for tensor in parts:
+            self._cursor.storages.result(tensor, operation.name, operation.site)
 
 
 def numbers_of(out: Any) -> Any:

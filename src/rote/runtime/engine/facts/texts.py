@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from enum import Enum
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from ...arguments import PARAMETER, PLAIN, TENSOR, Call, describe_key
 from ...conditions import Guard
 from ...numbers import Computed
 from ...objects import Itself
-from ...program import Operation, Program, Token
+from ...program import Operation, Token
 from ...program.operations import (
     ArrayMemory,
     Drawn,
@@ -34,7 +35,7 @@ from ...program.operations import (
     Reference,
 )
 from ...pytorch import plain_functions
-from ...recording import Recording
+from ...recording import Node, Recording
 from .facts import StateFacts
 
 LONGEST = 32
@@ -138,17 +139,27 @@ def facts_of(recording: Recording, hide: Hide, known: StateFacts | None = None) 
 
 
 def _of_operations(recording: Recording, hide: Hide) -> StateFacts:
-    program = recording.root.program()
     with plain_functions():  # to look at a tensor of the user's class is not to use it
         conditions = _conditions(recording.guard.python, hide)
     writer = _OperationTexts(hide)
-    texts = [[*writer.of(program, way)] for way in program.ways()[:MOST_WAYS]]
+    texts = [[*writer.of(way)] for way in islice(_ways(recording.root), MOST_WAYS)]
     return StateFacts(
         ways=tuple([hide("\n".join(lines)) for lines in texts]),
         operations=tuple(texts[0][:MOST_OPERATIONS]),
         count=len(texts[0]),
         conditions=conditions,
     )
+
+
+def _ways(root: Node) -> Iterator[list[tuple[Any, Node]]]:
+    """The ways to each end that is known: what the host has read, and the stretch that it leads to."""
+    left: list[list[tuple[Any, Node]]] = [[(None, root)]]
+    while left:
+        way = left.pop()
+        node = way[-1][1]
+        if node.template is not None or not node.edges:
+            yield way
+        left.extend([[*way, further] for further in reversed(node.edges.items())])
 
 
 def _conditions(guard: Guard, hide: Hide) -> dict[str, str]:
@@ -176,12 +187,12 @@ class _OperationTexts:
         self._hide = hide
         self._looks: dict[int, str] = {}
 
-    def of(self, program: Program, way: tuple[Any, ...]) -> Iterator[str]:
+    def of(self, way: Iterable[tuple[Any, Node]]) -> Iterator[str]:
         """The operations on a way, in order, and what the host has read between them as digests."""
-        for number, stretch in enumerate(program.stretches(way)):
+        for number, (edge, node) in enumerate(way):
             if number:
-                yield f"read {self._hide(self._operand(way[number - 1]))}"
-            for operation in stretch.operations:
+                yield f"read {self._hide(self._operand(edge))}"
+            for operation in node.operations:
                 text = self._operation(operation)
                 if number and any([each.kind is float for each in operation.numbers]):
                     text = f"{operation.name}({self._hide(text)})"  # what the host has read is content

@@ -30,4 +30,4 @@ from .operation import (
     first_difference,
     is_like,
 )
-from .results import Reference, Structure, Value, assemble, results_of
+from .results import Reference, Value, assemble, results_of

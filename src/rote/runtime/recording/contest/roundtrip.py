@@ -29,7 +29,7 @@ from ...arguments import TENSOR, Call, leaves_of, tracing
 from ...autograd.graph import Node, newest_age
 from ...backends.protocol import Backend, Timing
 from ...conditions import reached
-from ...program import after_pass, current_pass, history_of, node_age, tells_passes
+from ...program import after_pass, current_pass, history_of, node_age
 from ...pytorch import plain_functions
 
 MOST_INSIDE = 1024
@@ -119,7 +119,7 @@ class RoundTrip(TimedCall):
         self._stage = Stage.AHEAD
         begin, end = _Begin(self), _End(self)
         self._begin = weakref.ref(begin)
-        nodes = _nodes_of(value, upstream) if tells_passes() else ()
+        nodes = _nodes_of(value, upstream)
         hooks: list[tuple[Node, Callable[[Any], None]]] = [(node, begin) for node in nodes]
         if hooks:
             hooks += [(node, end) for node in upstream.ends]
