@@ -466,6 +466,7 @@ class HostDataMode(TorchFunctionMode):
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
             if tensor.requires_grad is not flag:  # what stays so with the caller is told at the end
                 self._use.asked = self._use.asked or user_site()
+                self._use.gradient = True  # or hooks that were put there before
 
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells.
@@ -478,7 +479,7 @@ class HostDataMode(TorchFunctionMode):
             return
         is_slot = func in _SLOT and tensor.is_leaf
         self._use.gradient = self._use.gradient or is_slot
-        if tensor.grad is not None if is_slot else tracked:
+        if self._use.was_filled(tensor) if is_slot else tracked:
             self._use.state = self._use.state or user_site()
 
     def _ask_place(self, func: Any, args: tuple[Any, ...]) -> None:

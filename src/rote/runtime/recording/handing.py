@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import ARRAY, Bound, Source, Spec, filled, unflatten
+from ..arguments import ARRAY, Bound, LeftGradient, Source, Spec, filled, unflatten
 from ..autograd.graph import copied_together, view_of
 from ..objects import array_over
 from ..program import (
@@ -163,6 +163,9 @@ def hand_out(
         return _copies(template)[0]
     copies = _copies(template)
     if attach is not None:
+        for target in template.targets:
+            if isinstance(target, LeftGradient) and target.key:  # a result may be computed from it
+                target.look(leaves)[0].requires_grad_()
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):
                 attach(copies)
@@ -239,7 +242,7 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     prepared = leaf.value.requires_grad and torch.is_grad_enabled()  # Template.prepared(): one operation
     if prepared or not leaf.spent:
         return copy_of(leaf.value)
-    return spend(copy_of(leaf.value.detach()))
+    return spend(copy_of(leaf.value.detach()), idle=leaf.idle)
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:
