@@ -268,6 +268,7 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     if owner is not None and function.__name__ in TAKING:
         taken_apart(trace, owner)
     looks = not row.name.startswith("torch") and (row.row != "writes" or function.__name__ in _LOOKING)
+    looks = looks and function is not partial  # who is given that may run it
     for each in given:
         what = trace.kinds[type(each)]
         if looks and what != PLAIN:
@@ -298,7 +299,7 @@ def _calls_instance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: 
 
 def given_back(trace: Trace, value: Any) -> None:
     """Note that code which C runs or iterates over gives C a value."""
-    trace.callables.hand(value)
+    trace.callables.hand(value, calls=False)
     content(trace, value)
 
 

@@ -225,7 +225,8 @@ _MOVES: Mapping[Any, Container[int]] = {
     set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
-    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
+    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, 
+    type({}.keys()).__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
     MethodType: _EVERY, **dict.fromkeys(_HOLD_ALL, _EVERY),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
