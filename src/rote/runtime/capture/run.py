@@ -45,7 +45,7 @@ from ..autograd import (
 from ..autograd.graph import GradientWalk, is_freed, newest_age, passes_freed
 from ..backends.protocol import Aliases, Backend, OwnStreams, Session
 from ..numbers import Path, TrackedNumbers
-from ..operators import seeing_launches
+from ..operators import seeing_launches, seeing_scripts
 from ..program import (
     INPUT_VIEW,
     Counted,
@@ -756,6 +756,7 @@ class TracedCall:
             stack.enter_context(as_python(tracer.meet_operator))
             stack.enter_context(seeing_compiled())
             stack.enter_context(seeing_launches())
+            stack.enter_context(seeing_scripts())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()

@@ -225,7 +225,7 @@ _MOVES: Mapping[Any, Container[int]] = {
     set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
-    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, 
+    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING,
     type({}.keys()).__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
     MethodType: _EVERY, **dict.fromkeys(_HOLD_ALL, _EVERY),
 }  # fmt: skip
@@ -749,7 +749,7 @@ def _call(
         if type(cached) is FunctionType:  # what it is given is hashed
             numbers.pin_inside(*args)
             _into_python(trace, numbers, cached, args)
-        elif type(found) is FunctionType:
+        elif type(found) is FunctionType and type(function) is not torch.jit.ScriptFunction:
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
