@@ -46,6 +46,7 @@ from .expressions import (
     Fixed,
     GivenNumber,
 )
+from .items import OVER_ITEMS
 from .iterators import ITERATORS
 from .times import TELL_TIME, TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data
