@@ -340,6 +340,57 @@ def test_what_somebody_sees(device, program, way):
     play(program, device, way)
 
 
+def _step(s: Any, x: torch.Tensor) -> torch.Tensor:
+    x.requires_grad_()
+    s.model(x).square().sum().backward()
+    s.model.zero_grad()
+    return x.grad.sign()
+
+
+def _halves(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    both = torch.cat([x, x * 2])
+    return both[:2], both[2:]
+
+
+PLACES = {
+    "in a dict": (lambda x: {"x": x}, lambda s, given: _step(s, given["x"]).detach()),
+    "in a list": (lambda x: [x, 1], lambda s, given: [given[0], _step(s, given[0])]),
+    "twice": (lambda x: (x, x), lambda s, given: _step(s, given[0]) + given[1]),
+    "two": (lambda x: (x, x * 2), lambda s, given: _step(s, given[0]) + _step(s, given[1])),
+    "of one memory": (_halves, lambda s, given: _step(s, given[0]) + given[1]),
+    "a view": (lambda x: _halves(x)[1], lambda s, given: _step(s, given)[0]),
+    "an object": (lambda x: SimpleNamespace(x=x), lambda s, given: _step(s, given.x) * 2),
+}
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_where_an_argument_lies(device, place):
+    give, program = PLACES[place]
+
+    def made() -> Any:
+        torch.manual_seed(0)
+        return SimpleNamespace(model=nn.Linear(3, 3).to(device))
+
+    def leaves(given: Any) -> list[torch.Tensor]:
+        parts = given.values() if isinstance(given, dict) else given
+        parts = [given.x] if isinstance(given, SimpleNamespace) else parts
+        return [
+            each
+            for each in ([parts] if isinstance(parts, torch.Tensor) else parts)
+            if type(each) is torch.Tensor
+        ]
+
+    ours, theirs = made(), made()
+    g = rote.graph(lambda given: program(ours, given), keep=True)
+    for number in range(CALLS):
+        x = torch.randn(2, 3, generator=torch.Generator().manual_seed(number)).to(device)
+        one, other = give(x.clone()), give(x.clone())
+        assert_same(g(one), program(theirs, other), f"call {number}")
+        seen = [[(each, each.requires_grad, each.grad) for each in leaves(given)] for given in (one, other)]
+        assert_same(*seen, f"arguments of call {number}")
+    assert g.report().replayed >= CALLS - 6, g.explain()
+
+
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("program", [attacked, detached, asked_and_left, left_without_flag, put_by_hand])
 def test_under_verification(device, program):

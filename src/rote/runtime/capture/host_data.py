@@ -518,7 +518,7 @@ class HostDataMode(TorchFunctionMode):
             return wrap(self._from_values(func, contents, options, args, kwargs))
 
     def _build_of_read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Make a tensor of numbers some of which lie in tensors: the host reads these, and may follow them."""
+        """Make a tensor of numbers some of which lie in tensors: the host reads these, which are followed."""
         *owner, data = args
         read = self._with_read(data)
         named = {"dtype": self._tracer.host.aside(lambda: func(*args, **kwargs)).dtype, **kwargs}
