@@ -145,11 +145,36 @@ def logged(s: Any, obs: Any) -> Any:
     return torch.as_tensor(obs, device=s.device) + 1
 
 
+def each_number(s: Any, obs: Any) -> Any:
+    found = torch.zeros(3, dtype=torch.float64, device=s.device)
+    for weight, row in zip(obs * 2, s.weight, strict=True):
+        found = found + weight * row
+    return found
+
+
+def numbers_of_state(s: Any, obs: Any) -> Any:
+    s.mean = s.mean * 0.9 + 0.1 * obs
+    shares = {f"share {index}": each for index, each in enumerate(s.mean)}
+    return torch.as_tensor(obs, device=s.device) * sum(float(each) for each in s.mean), shares
+
+
+def numbers_in_a_list(s: Any, obs: Any) -> Any:
+    s.mean = s.mean * 0.9 + 0.1 * obs
+    return torch.tensor(s.mean.tolist(), device=s.device), list(s.mean), tuple(s.mean.tolist())
+
+
+def an_array_of_numbers(s: Any, obs: Any) -> Any:
+    s.step += 1
+    found = torch.as_tensor(obs, device=s.device) * 2
+    return found, np.array([s.step, 2 * s.step]), np.array([s.step * 0.5, 1.0])
+
+
 REPLAYED = (
     logged, kept, averaged, smoothed, normalized_by_what_came, an_action_twice, a_clipped_action,
     a_scaled_action, a_number_of_an_action, an_action_and_more, a_kept_action, what_is_drawn,
     normalized, in_single_precision, clipped, joined, stacked, by_method, a_number_of_it, a_branch,
     a_branch_on_all, padded, a_step, drawn_indices, an_order, noise,
+    each_number, numbers_of_state, numbers_in_a_list, an_array_of_numbers,
 )  # fmt: skip
 
 
@@ -456,6 +481,29 @@ def _add(array: Any, value: Any) -> None:
         array += value
 
 
+def _writes_ahead(array: Any, number: float) -> None:
+    for index, value in enumerate(array):
+        _set(array, (index + 1) % len(array), value * number)
+
+
+def _first_above(array: Any, number: float) -> Any:
+    for value, following in zip(array, array[1:] * 1, strict=False):
+        if value > number / 4:
+            return np.array([value, following, number])
+    return array + number
+
+
+def _by_turns(array: Any, other: Any) -> Any:
+    pairs = zip(array, other, strict=True)
+    first = next(pairs)
+    return np.array([first[0], *[one * two for one, two in pairs]])
+
+
+def _unpacked(array: Any, number: float) -> Any:
+    first, *others = array
+    return np.array([first * number, *others])
+
+
 STEPS: tuple[Step, ...] = tuple(
     map(
         _with,
@@ -486,6 +534,21 @@ STEPS: tuple[Step, ...] = tuple(
             lambda a, b, n: np.array([*a[:2], n]),
             lambda a, b, n: np.array(a.tolist()),
             lambda a, b, n: np.full(3, n),
+            lambda a, b, n: np.array([each * n for each in a]),
+            lambda a, b, n: np.array([one + two for one, two in zip(a, b, strict=True)]),
+            lambda a, b, n: np.array(list(a)) + n,
+            lambda a, b, n: a + sum(float(each) for each in b),
+            lambda a, b, n: a * min(b.tolist()) - tuple(b)[1],
+            lambda a, b, n: np.array([index * each for index, each in enumerate(a, 1)]),
+            lambda a, b, n: a * dict(zip("xyz", b, strict=False))["y"],
+            lambda a, b, n: np.array(sorted(a.tolist())) + len({*b}),
+            lambda a, b, n: np.array([*reversed(a)]),
+            lambda a, b, n: np.array([one - two for one in a for two in b])[:3],
+            lambda a, b, n: np.array([each if each > 0 else n for each in map(float, a)]),
+            lambda a, b, n: _writes_ahead(a, n),
+            lambda a, b, n: _first_above(a, n),
+            lambda a, b, n: _by_turns(a, b),
+            lambda a, b, n: _unpacked(a, n),
         ),
     )
 )

@@ -98,6 +98,9 @@ class Described:
     def __invert__(self) -> list[float]:
         return self.values
 
+    def __call__(self, *given: object) -> list[float]:
+        return self.values
+
 
 def _values(robot: Robot) -> list[float]:
     return robot.values
@@ -158,6 +161,16 @@ WAYS: dict[str, Callable[[list[Robot]], Any]] = {
     "division": lambda robots: _joined(map(operator.truediv, [Described(robots)], [2])),
     "shift": lambda robots: _joined(map(operator.lshift, [2], [Described(robots)])),
     "complement": lambda robots: _joined(map(operator.invert, [Described(robots)])),
+    "called": lambda robots: _joined(map(operator.call, [Described(robots)])),
+    "called in pairs": lambda robots: _joined(itertools.starmap(operator.call, [(Described(robots), 1)])),
+    "called by name": lambda robots: _joined(map(operator.methodcaller("__call__"), [Described(robots)])),
+    "called for each": lambda robots: _joined(map(Described(robots), [1])),
+    "called in part": lambda robots: _joined(map(functools.partial(Described(robots), 1), [1])),
+    "called at the end": lambda robots: [len(list(itertools.islice(iter(Described(robots), [1.0]), 3)))],
+    "given back and called": lambda robots: _joined(
+        map(operator.call, (Described(robots) for _ in range(1)))
+    ),
+    "key in an object": lambda robots: _first(robots, max(robots, key=functools.partial(_values))),
     "percent": lambda robots: [len("%(values)s" % Described(robots))],  # noqa: UP031
     "format_map": lambda robots: [len("{values}".format_map(Described(robots)))],  # pyright: ignore
     "end of an iterator": lambda robots: [

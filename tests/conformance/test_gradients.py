@@ -68,9 +68,13 @@ def test_backward_inside_that_reaches_an_argument(device, reason, where):
     def fn(x):
         return torch.autograd.grad((x * 2).sum(), x)[0]
 
+    leaves = rote.graph(fn)
+    for _ in range(10):
+        assert leaves(torch.ones(3, device=device, requires_grad=True)).tolist() == [2.0] * 3
+    assert leaves.report().replayed == 8
     g = rote.graph(fn)
     for _ in range(10):
-        assert g(torch.ones(3, device=device, requires_grad=True)).tolist() == [2.0] * 3
+        assert g(torch.ones(3, device=device, requires_grad=True) * 1).tolist() == [2.0] * 3
     found = reason(g, "RT403")
     assert found.message == "args[0] requires grad, and a backward inside the call may come to it"
     assert found.where == where(fn, "autograd.grad") and g.report().replayed == 0
@@ -96,7 +100,7 @@ def test_an_argument_made_to_require_grad(device, change):
         return (x * 2).detach()
 
     g = compare(fn, [(torch.ones(3, device=device),) for _ in range(6)])
-    assert {reason.code for reason in g.report().reasons} == {"RT403"}
+    assert g.report().replayed == 4
     kept = compare(lambda x: x.requires_grad_(False) * 2, [(torch.ones(3, device=device),) for _ in range(6)])
     assert kept.report().replayed == 4
     own = compare(lambda x: x.detach().requires_grad_().detach() * 2, [(torch.ones(3, device=device),)] * 6)

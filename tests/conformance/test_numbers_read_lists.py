@@ -157,3 +157,39 @@ def test_lists_of_all_lengths(device, length):
 
     report = checked(make, device)
     assert (report.replayed >= CALLS // 2) is (length <= 64), report.reasons
+
+
+TYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.uint8)
+OF_TENSORS = {
+    "one": lambda x, a, b: torch.tensor([a]),
+    "several": lambda x, a, b: torch.tensor([a, b, a]),
+    "among numbers": lambda x, a, b: torch.tensor([1, a, 2.5]),
+    "nested": lambda x, a, b: torch.tensor([[a, 0], [1, b]]),
+    "by a tuple": lambda x, a, b: torch.as_tensor((a, b)),
+    "of a type": lambda x, a, b: torch.tensor([a, b], dtype=torch.float64),
+    "of another": lambda x, a, b: x.new_tensor([a, b]),
+    "alone": lambda x, a, b: torch.tensor(a) if x.numel() == 0 else torch.tensor([b]),
+    "of more dimensions": lambda x, a, b: torch.tensor([a.view(1), b.view(1)]),
+    "negated": lambda x, a, b: torch.tensor([a > b, a < b]),
+}
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.filterwarnings("ignore:Converting a tensor")
+@pytest.mark.parametrize("kind", TYPES, ids=str)
+@pytest.mark.parametrize("way", OF_TENSORS)
+def test_a_tensor_of_tensors_of_one_number(device, way, kind):
+    """PyTorch reads their numbers, as ``item()`` does, and they are followed into what it makes."""
+
+    def call(x, w):
+        a, b = (x.abs().sum() * 5).to(kind), (x[0].abs() * 7).to(kind)
+        made = OF_TENSORS[way](x, a, b)
+        return made, (w * made.sum().to(device).double()).detach(), a.item()
+
+    w = torch.ones(2, dtype=torch.float64, device=device, requires_grad=True)
+    g = rote.graph(call, keep=True)
+    for number in range(20):
+        x = torch.randn(3, generator=torch.Generator().manual_seed(number)).to(device)
+        assert_same(g(x, w), call(x, w), f"call {number}")
+    if way in ("one", "several", "by a tuple", "of a type") and kind in (torch.float32, torch.float64):
+        assert g.report().replayed >= 6, g.explain()

@@ -34,6 +34,10 @@ LINES = (
     "p[{i}].data = x * 2; p[{i}].data = p[{i}].data + 1",
     "p[{i}].data = x * 2; p[{i}].data.mul_(3)",
     "p[{i}].data = torch.cat([x, x])[:4]",
+    "v = x[0] + torch.cat([each.data for each in p]); p[0].data, p[1].data, p[2].data = v.split(4)",
+    "v = torch.cat([p[{j}].data, x, x]); p[0].data, p[1].data, p[2].data = v.split(4); y = y + v.sum()",
+    "v = torch.cat([x, p[{j}].data]) * 0.5; p[{i}].data, p[{j}].data = v.split(4)",
+    "v = torch.cat([x, x]); p[{i}].data, p[{j}].data = v[2:6], v[:4]",
     "p[{i}].data = x",
     "p[{i}].data = self.spare",
     "p[{i}].data = torch.ones(4, device=x.device)",
@@ -65,6 +69,8 @@ BETWEEN = (
     "p[{i}].data = p[{i}].data.clone()",
     "p[{i}].data = p[{j}].data",
     "p[{i}].data.add_(1)",
+    "v = torch.cat([each.data for each in self.p]); p[0].data, p[1].data, p[2].data = v.split(4)",
+    "held.append(torch.cat([p[{i}].data, p[{j}].data])); p[{i}].data, p[{j}].data = held[-1].split(4)",
     "held and held[-1].add_(1) if isinstance((held or [0])[-1], torch.Tensor) else None",
     "self.raises = True",
     "self.raises = False",
@@ -97,7 +103,10 @@ class Scene:
             look = [*self.p, self.spare, *self.held]
             kept = [each if isinstance(each, torch.Tensor) else torch.tensor(each) for each in look]
             shared = {each.data_ptr() for each in kept}
-            seen.append([[each.detach().clone() for each in kept], len(shared)])
+            storages = [each.untyped_storage()._cdata for each in self.p]
+            seen.append(
+                [[each.detach().clone() for each in kept], len(shared), [*map(storages.index, storages)]]
+            )
             for line in self.between.get(number, ()):
                 exec(line, {"p": self.p, "held": self.held, "self": self, "torch": torch, "nn": nn})
         return seen
@@ -170,6 +179,8 @@ def test_calls_that_are_compared_leave_tensors_where_they_lay(device):
 
 
 ALONE = (
+    "v = torch.cat([each.data * 0.5 + x for each in p]); p[0].data, p[1].data, p[2].data = v.split(4)",
+    "v = torch.cat([x, p[{j}].data]) * 0.5; p[{i}].data, p[{j}].data = v.split(4)",
     "p[{i}].data = p[{i}].data * 0.9 + p[{j}].data * 0.1",
     "old = p[{i}].data; p[{i}].data = old * 0.5 + x",
     "p[{i}].data = x * 2; p[{i}].data = p[{i}].data + 1",

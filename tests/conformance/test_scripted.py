@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import rote
+from rote.testing import assert_same
 
 CALLS = 10
 
@@ -146,3 +147,92 @@ def test_python_that_a_script_calls_leads_it(device):
         x = torch.full((3,), float(number), device=device)
         expected = x * (number + 1) + (x * (2 if number + 1 > 20 else 3) + 1)
         assert torch.equal(g(x), expected), f"call {number}"
+
+
+def scaled_by_size(x: torch.Tensor, factor: int):
+    return x / torch.sqrt(torch.tensor(x.size(-1), dtype=torch.float) * factor)
+
+
+def told(x: torch.Tensor, least: int):
+    return torch.tensor(max(x.size(0), least))
+
+
+def told_several(x: torch.Tensor, factor: int):
+    number = torch.tensor(x.size(0) * factor)
+    return number, [torch.tensor(factor), number], x * number + number
+
+
+def made_and_written(x: torch.Tensor, factor: int):
+    number = torch.tensor(float(factor))
+    number.add_(1.0)
+    return x * number
+
+
+def given_a_number(x: torch.Tensor, number: torch.Tensor, factor: int):
+    return x * number * torch.tensor(factor)
+
+
+def given_numbers(x: torch.Tensor, numbers: list[torch.Tensor], factor: int):
+    return x * numbers[0] * torch.tensor(factor)
+
+
+def led_by_a_value(x: torch.Tensor, factor: int):
+    return x * torch.tensor(int(x.sum().item()) + factor)
+
+
+SCRIPTS = [
+    scaled_by_size,
+    told,
+    told_several,
+    made_and_written,
+    given_a_number,
+    given_numbers,
+    led_by_a_value,
+]
+
+
+def _of_several(s, x):
+    number, listed, found = s.told_several(x, s.factor)
+    return found * listed[0] + listed[1] - number, number
+
+
+NUMBERS = {
+    "size": lambda s, x: s.scaled_by_size(x, s.factor),
+    "returned": lambda s, x: x * s.told(x, s.factor) + s.told(x, 1).to(x.dtype),
+    "handed out": lambda s, x: s.told(x, s.factor),
+    "several": _of_several,
+    "written": lambda s, x: s.made_and_written(x, s.factor),
+    "given": lambda s, x: s.given_a_number(x, s.number, s.factor),
+    "given in a list": lambda s, x: s.given_numbers(x, [s.number], s.factor),
+    "value": lambda s, x: s.led_by_a_value(x, s.factor),
+    "gradient": lambda s, x: torch.autograd.grad(
+        s.given_a_number((y := x.detach().requires_grad_()), s.number, s.factor).sum(), y
+    )[0],
+    "in state": lambda s, x: (setattr(s, "kept", s.told(x, s.factor)), x * s.kept)[1],
+}
+
+
+@pytest.mark.parametrize("way", NUMBERS)
+def test_numbers_that_a_script_makes(device, way):
+    """They are made past the dispatcher, of sizes and numbers that are seen."""
+
+    def state():
+        scripts = {each.__name__: torch.jit.script(each) for each in SCRIPTS}
+        return SimpleNamespace(factor=2, number=torch.tensor(3.0), kept=None, **scripts)
+
+    ours, theirs = state(), state()
+    g = rote.graph(lambda x: NUMBERS[way](ours, x), keep=True)
+    for call in range(3 * CALLS):
+        for each in (ours, theirs):
+            if call in (8, 20):
+                each.factor += 5
+            if call == 12:
+                each.number.fill_(7.0)
+            if call == 16:
+                each.number = torch.tensor(11.0)
+        size = 5 if call in (10, 17, 18, 19) else 3
+        x = torch.full((size, 4), float(call % 2), device=device)
+        assert_same(g(x), NUMBERS[way](theirs, x), f"call {call}")
+        assert_same(ours.kept, theirs.kept, f"kept by call {call}")
+    if way != "gradient" and device.type == "cpu":  # autograd keeps the number itself
+        assert g.report().replayed >= CALLS, g.explain()

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import inspect
 import operator
+from collections import OrderedDict
 from copy import copy
-from types import MappingProxyType
+from types import MappingProxyType, SimpleNamespace
 from typing import Protocol, runtime_checkable
 
 import pytest
@@ -24,6 +25,9 @@ QUESTIONS = {
     "attribute get": lambda view: getattr(view, "get")("k", 5),  # noqa: B009
     "operator": lambda view: 1 + operator.contains(view, "k"),
     "keys": lambda view: 1 + ("k" in view.keys()),  # noqa: SIM118
+    "keys by name": lambda view: 1 + view.keys().__contains__("k"),
+    "keys in C": lambda view: 1 + sum(map(view.keys().__contains__, ["k"])),
+    "keys of another class": lambda view: 1 + ("k" in OrderedDict(view).keys()),  # noqa: SIM118
     "items": lambda view: 1 + (("k", 2) in view.items()),
     "values": lambda view: 1 + sum(each for each in view.values() if type(each) is int),
     "iteration": lambda view: 1 + sum(name in ("a", "k") for name in view),
@@ -94,6 +98,38 @@ def test_a_member_that_is_not_asked_for_changes_nothing(made, device):
     f, change = made(lambda view: view["a"])
     report = compare(f, change, device)
     assert report.replayed >= 7, report
+
+
+class Held:
+    def __init__(self, table):
+        self.keys = table.keys()
+
+
+@pytest.mark.parametrize("asks", [lambda keys: "k" in keys, lambda keys: keys.__contains__("k")])
+def test_keys_that_are_kept(asks, device):
+    table = {"a": object(), "b": torch.ones(1)}
+    held = Held(table)
+
+    def change():
+        table["k"] = table.pop("b")
+
+    report = compare(lambda x: x * (1 + asks(held.keys)), change, device)
+    assert report.replayed >= 5, report
+
+
+@pytest.mark.parametrize("asks", [lambda keys: "k" in keys, lambda keys: keys.__contains__("k")])
+def test_keys_of_an_object_that_each_call_is_given(asks, device):
+    def step(given):
+        return given.table["x"] * (2 if asks(given.table.keys()) else 3)
+
+    def made(number):
+        table = {"x": torch.ones(1, device=device) * number, "inner": SimpleNamespace(table={"y": 1})}
+        return SimpleNamespace(table={**table, "k": 1} if number in (6, 9, 10) else table)
+
+    g = rote.graph(step, keep=True)
+    for number in range(14):
+        assert_same(g(made(number)), step(made(number)))
+    assert g.report().replayed >= 7, g.explain()
 
 
 @runtime_checkable

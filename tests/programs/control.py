@@ -281,3 +281,42 @@ def vectors_rotated(device: torch.device) -> Made:
         return v + scalar * t + torch.linalg.cross(axis, t), torch.linalg.matrix_exp(generator)
 
     return Made(rotate, batches(device, (8, 4), (8, 3)))
+
+
+@program()
+def steps_in_a_trust_region(device: torch.device) -> Made:
+    """TRPO: the natural gradient by conjugate gradients, and a search along it by vectors of parameters."""
+    policy = nn.Sequential(nn.Linear(8, 16), nn.Tanh(), nn.Linear(16, 4)).to(device)
+    members = list(policy.parameters())
+
+    def flat(gradients: tuple[Tensor, ...]) -> Tensor:
+        return torch.cat([each.reshape(-1) for each in gradients])
+
+    def update(observations: Tensor, advantages: Tensor) -> Tensor:
+        now = policy(observations).log_softmax(-1)
+        before = now.detach()
+        gain = (now[:, 0] * advantages).mean()
+        slope = flat(torch.autograd.grad(gain, members, retain_graph=True))
+        apart = (before.exp() * (before - now)).sum(-1).mean()
+        bend = flat(torch.autograd.grad(apart, members, create_graph=True))
+
+        def product(vector: Tensor) -> Tensor:
+            return flat(torch.autograd.grad(bend @ vector, members, retain_graph=True)) + 0.1 * vector
+
+        step, rest = torch.zeros_like(slope), slope.clone()
+        along, size = rest.clone(), rest @ rest
+        for _ in range(4):
+            moved = product(along)
+            share = size / (along @ moved)
+            step, rest = step + share * along, rest - share * moved
+            along, size = rest + (rest @ rest) / size * along, rest @ rest
+        start = nn.utils.parameters_to_vector(members).detach()
+        for part in (1.0, 0.5, 0.25):
+            nn.utils.vector_to_parameters(start + part * step, members)
+            with torch.no_grad():
+                found = policy(observations).log_softmax(-1)
+            if (before.exp() * (before - found)).sum() < 1000.0:
+                break
+        return gain.detach()
+
+    return Made(update, batches(device, (16, 8), (16,)), (policy,))

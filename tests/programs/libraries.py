@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from types import SimpleNamespace
 from typing import Any
 
@@ -273,3 +274,37 @@ def delta_rule_trained(device: torch.device) -> Made:
         lambda x: mean_square(layer(x)[0].float()),
         torch.optim.SGD(layer.parameters(), lr=1e-2),
     )
+
+
+@program(needs=("torchrl", "tensordict"))
+def values_of_actions_by_torchrl(device: torch.device) -> Made:
+    """DQN of torchrl: the loss writes what it finds into the batch."""
+    tensordict = importlib.import_module("tensordict")
+    objectives = importlib.import_module("torchrl.objectives")
+    modules = importlib.import_module("torchrl.modules")
+    network = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
+    actor = modules.QValueActor(network, in_keys=["observation"], action_space="categorical")
+    loss = objectives.DQNLoss(actor, action_space="categorical", delay_value=True)
+    loss.make_value_estimator(gamma=0.99)
+    optimizer = torch.optim.Adam(loss.parameters(), 1e-3)
+    target = objectives.SoftUpdate(loss, tau=0.01)
+
+    def step(batch: Any) -> tuple[Tensor, Any]:
+        found = loss(batch)["loss"]
+        found.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        target.step()
+        return found.detach(), batch["td_error"]
+
+    def inputs() -> tuple[Any]:
+        done = torch.zeros(8, 1, dtype=torch.bool, device=device)
+        then = {"observation": normal(device, 8, 8), "reward": normal(device, 8, 1), "done": done}
+        now = {
+            "observation": normal(device, 8, 8),
+            "action": torch.randint(0, 4, (8,), device=device),
+            "next": tensordict.TensorDict({**then, "terminated": done.clone()}, [8]),
+        }
+        return (tensordict.TensorDict(now, [8]),)
+
+    return Made(step, inputs, (loss, optimizer))

@@ -140,3 +140,14 @@ def t5(device: torch.device) -> Made:
     return Made(
         frozen(lambda x, y: model(input_ids=x, labels=y).loss), lambda: (*tokens(device), *tokens(device))
     )
+
+
+@program(needs=NEEDED)
+def deberta(device: torch.device) -> Made:
+    """DeBERTa, whose scale is a number that a script makes of the size of a head."""
+    model = built(
+        device, "DebertaV2ForSequenceClassification", "DebertaV2Config", vocab_size=100, hidden_size=32,
+        num_hidden_layers=2, num_attention_heads=4, intermediate_size=64, relative_attention=True,
+        position_buckets=8, pos_att_type=["p2c", "c2p"], max_position_embeddings=64,
+    )  # fmt: skip
+    return Made(frozen(lambda x: model(x).logits), lambda: tokens(device))

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, grad, hessian, jacrev, jvp, stack_module_state, vmap
+from torch.nn import functional as F
 from torch.nn.attention.flex_attention import flex_attention
 
 import rote
@@ -161,3 +162,45 @@ def weights_handed_in(device: torch.device) -> Made:
         return functional_call(model, scaled, (x,))
 
     return Made(frozen(forward), batches(device))
+
+
+@program()
+def attack_by_one_step(device: torch.device) -> Made:
+    """A step along the sign of the gradient of an image, which is asked for it (FGSM)."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).to(device)
+
+    def attack(images: Tensor, labels: Tensor) -> Tensor:
+        images.requires_grad = True
+        outputs = model(images)
+        model.zero_grad()
+        F.cross_entropy(outputs, labels).backward()
+        assert images.grad is not None
+        return torch.clamp(images + 0.03 * images.grad.sign(), 0, 1)
+
+    def inputs() -> tuple[Tensor, Tensor]:
+        return torch.rand(4, 1, 8, 8, device=device), torch.randint(0, 10, (4,), device=device)
+
+    return Made(attack, inputs, (model,))
+
+
+@program()
+def attack_by_many_steps(device: torch.device) -> Made:
+    """Steps along the sign of gradients, kept within a box (PGD)."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10)).to(device)
+
+    def attack(images: Tensor, labels: Tensor) -> Tensor:
+        first = images.data
+        for _ in range(3):
+            images.requires_grad = True
+            outputs = model(images)
+            model.zero_grad()
+            F.cross_entropy(outputs, labels).backward()
+            assert images.grad is not None
+            moved = images + 0.01 * images.grad.sign()
+            images = torch.clamp(first + torch.clamp(moved - first, -0.05, 0.05), 0, 1).detach_()
+        return images
+
+    def inputs() -> tuple[Tensor, Tensor]:
+        return torch.rand(4, 1, 8, 8, device=device), torch.randint(0, 10, (4,), device=device)
+
+    return Made(attack, inputs, (model,))

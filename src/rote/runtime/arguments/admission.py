@@ -44,6 +44,7 @@ from .key import (
     OfState,
     describe,
     describe_tensor,
+    has_gradient,
     is_plain,
     overlapping_of,
     sharing,
@@ -368,7 +369,8 @@ class Admission:
         if call.openings is not None and call.openings.gradients:
             for position in [each for each in positions if call.leaves[each].is_leaf]:
                 has = position in call.key.gradients
-                source.refuse(f"{self.leaves[position]}.grad is {'None' if has else 'not None'}")
+                asked = f"{source.constant(has_gradient)}({self.leaves[position]})"
+                source.refuse(f"not {asked}" if has else asked)
 
     def apart(self) -> list[int]:
         """Positions of the tensors, each tensor once: the check in C++ takes none twice."""

@@ -28,6 +28,8 @@ TOLD = "told"
 """What is written to a stream: by which functions, each with the names of its last arguments."""
 TAGGED = "tagged"
 """An attribute of a tensor of the result."""
+GRADIENT = "gradient"
+"""What an argument has in its ``.grad``, and whether it requires grad."""
 DELETED = "deleted"
 """What lay under a key, or in an attribute, is gone."""
 SLOT = "slot"
@@ -55,6 +57,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         key.__set__(container, value)
     elif kind == MEMORY:
         container.data = value
+    elif kind == GRADIENT:
+        container.requires_grad_(value[0]).grad = value[1]
     elif kind == CLASS_SLOT:
         type.__setattr__(container, key, value)
     elif kind == TOLD:
@@ -94,6 +98,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return key.__get__(container)
     if kind == MEMORY:
         return container.data
+    if kind == GRADIENT:
+        return container.requires_grad, container.grad
     if kind == CLASS_SLOT:
         return vars(container)[key]
     return container.get() if kind == VARIABLE else lying_in(kind, container, key)
@@ -213,6 +219,30 @@ class Tag(Target):
         return leaves[self.position], vars(leaves[self.position]).get(self.key)
 
 
+class LeftGradient(Target):
+    """What a call leaves in the ``.grad`` of an argument; its part is the argument, and what lies there.
+
+    Args:
+        number: The leaf of the arguments.
+        asked: Whether it requires grad then.
+    """
+
+    __slots__ = ("number",)
+
+    def __init__(self, number: int, name: str, *, asked: bool) -> None:
+        super().__init__(GRADIENT, None, asked, f"{name}.grad")
+        self.number = number
+
+    @property
+    def address(self) -> tuple[str, int, Any]:
+        """Which slot it is."""
+        return self.kind, self.number, self.key
+
+    def look(self, leaves: Sequence[Any]) -> tuple[Any, Any]:
+        """The present call's argument, and what lies there."""
+        return leaves[self.number], leaves[self.number].grad
+
+
 class GivenTarget(Target):
     """A slot of an argument that a call binds: in each call that of its own argument.
 
@@ -261,7 +291,7 @@ class SlotsBefore:
     def __init__(self, targets: Iterable[Target], branches: Sequence[Any] = ()) -> None:
         self._held: list[tuple[str, Any, Any, Any]] = []
         for target in targets:
-            if not isinstance(target, Tag):
+            if not isinstance(target, (Tag, LeftGradient)):
                 given = isinstance(target, GivenTarget)
                 container = target.lies_in(branches) if given else target.container
                 self.hold(target.kind, container, target.key)
@@ -367,6 +397,8 @@ class Bound(NamedTuple):
                 target.put(part, branches)
             elif isinstance(target, Tag):
                 vars(part[0])[target.key] = part[1]
+            elif isinstance(target, LeftGradient):
+                assign(GRADIENT, part[0], None, (target.key, part[1]))
             elif ran and target.kind == TOLD:
                 continue
             elif ran and target.kind == APPENDED:

@@ -56,7 +56,7 @@ class Key(NamedTuple):
             :class:`OfState`.
         ambient: The state around the call.
         added: Names of the attributes that users added to each tensor; none for those of compiled code.
-        gradients: The leaves that have something in their ``.grad``, once calls have asked for that.
+        gradients: The leaves with something in their ``.grad``, or hooks, once calls have asked for that.
         borrowed: The leaves in memory that others have as well (:func:`is_borrowed`).
         overlapping: The leaves that share such memory with one of another storage.
     """
@@ -467,8 +467,10 @@ def describe_tensor(leaf: torch.Tensor) -> tuple[Any, ...]:
 
 
 def has_gradient(tensor: torch.Tensor) -> bool:
-    """Whether there is something in the ``.grad`` of a tensor, which a leaf alone is asked for."""
-    return tensor.is_leaf and tensor.grad is not None
+    """Whether there is something in the ``.grad`` of a leaf, or a hook waits for what comes there."""
+    if not tensor.is_leaf or (tensor.grad is None and not tensor._backward_hooks):
+        return tensor.is_leaf and bool(getattr(tensor, "_post_accumulate_grad_hooks", None))
+    return True
 
 
 def extent(tensor: torch.Tensor) -> tuple[int, int]:

@@ -10,6 +10,8 @@ from .tracked import (
     gradient_blockers,
     graph_ends,
     held_by_contexts,
+    idle_results,
+    leads_nowhere,
     refused_views,
     take_over,
     tracked_results,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -11,7 +11,7 @@ import torch
 from ...base import Site, identity, is_instance, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import TAGGED, TENSOR, Bound, Call, leaves_of
+from ..arguments import GRADIENT, TAGGED, TENSOR, Bound, Call, LeftGradient, has_gradient, leaves_of
 from ..program import (
     EXTERNAL,
     EXTERNAL_VIEW,
@@ -40,8 +40,10 @@ from .graph import (
     contexts_of,
     groups,
     is_met_below,
+    is_whole,
     kept_storages,
     leaves_below,
+    nodes_below,
     older_node,
     shared_results,
     tagged,
@@ -94,6 +96,7 @@ class GradientUse:
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
         self._versions: list[int] = []
         self._given: list[Metadata] = []
+        self._filled = set[int]()
         self._touched: dict[int, tuple[Metadata, Site]] = {}
 
     def give(self, names: list[str], leaves: tuple[Any, ...]) -> None:
@@ -101,6 +104,33 @@ class GradientUse:
         pairs = [each for each in zip(names, leaves, strict=True) if is_instance(each[1], torch.Tensor)]
         self._given = [Metadata(leaf, name, given=True) for name, leaf in pairs]
         self._tracks = any([leaf.requires_grad for _, leaf in pairs])
+        self._filled = {id(leaf) for _, leaf in pairs if has_gradient(leaf)}
+
+    def was_filled(self, tensor: torch.Tensor) -> bool:
+        """Whether an argument had something in its ``.grad`` before the call."""
+        return id(tensor) in self._filled
+
+    def left(self, names: list[str], call: Call, leaves: tuple[Any, ...], storages: StorageTable) -> Bound:
+        """What the call has left in the ``.grad`` of arguments in which nothing was: replays do that, too."""
+        targets, parts = list[LeftGradient](), list[Any]()
+        before = {id(each.tensor): each.asks for each in self._given}
+        for number, (kind, leaf) in enumerate(zip(call.kinds, leaves, strict=True)):
+            if kind != TENSOR or type(leaf) is not torch.Tensor or self.was_filled(leaf):
+                continue
+            if not (leaf.is_leaf and call.leaves[number].is_leaf):
+                continue
+            found = leaf.grad
+            if found is None and leaf.requires_grad is before.get(id(leaf)):
+                continue
+            if found is None or _is_plain(found, storages):
+                targets.append(LeftGradient(number, names[number], asked=leaf.requires_grad))
+                parts.append((leaf, found))
+        return Bound(None, tuple(targets), tuple(parts))
+
+    def asks_for_good(self, leaves: tuple[Any, ...], left: set[int]) -> bool:
+        """Whether all arguments of which it set whether they require grad do so from then on."""
+        given = [leaf for leaf in leaves if id(leaf) in self.frozen]
+        return all([id(leaf) in left and leaf.requires_grad for leaf in given])
 
     def touch(self, tensor: torch.Tensor) -> None:
         """Note that a tensor's place in the graph or its hooks are about to be changed."""
@@ -114,15 +144,18 @@ class GradientUse:
     ) -> list[Reason]:
         """What the call did to tensors that the caller has, besides writing them."""
         line = next((line for _, line in self._touched.values()), site)
-        found = [each.change(line) for each in self._given]
-        for metadata, line in self._touched.values():
+        touched = [*self._touched.values()]
+        self._touched.clear()  # its history would live on
+        pairs = [*zip(value.targets, value.parts, strict=True)] if type(value) is Bound else []
+        left = left_in(value)
+        found = [each.change(line, left) for each in self._given]
+        for metadata, line in touched:
             tensor = metadata.tensor
             if tensor is not None and _is_outside(tensor, storages):
                 found.append(metadata.change(line))
         own_memory = [each for each in results if has_memory(each) and not stands_for_others(each)]
         known = [(each, storages.origin(each)) for each in own_memory if vars(each)]
         made = [each for each, origin in known if origin is None or origin[0] == NEW]
-        pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
         tags = {(id(part[0]), target.key): part[0] for target, part in pairs if target.kind == TAGGED}
         own = {id(each) for each in made}
         others = [tensor for (identity, _), tensor in tags.items() if identity not in own]
@@ -185,6 +218,7 @@ class GradientUse:
                         [_is_outside(node.variable, storages, or_own=True) for node in leaves_below(roots)]
                     )
                 )
+                self.gradient = self.gradient or self.reaches
 
     def run_back(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
         """Note that a backward is about to run from tensors whose graph may have been made outside."""
@@ -221,10 +255,37 @@ def _is_outside(tensor: torch.Tensor, storages: StorageTable, *, or_own: bool = 
     return origin is None or origin[0] == EXTERNAL or (or_own and origin[0] == NEW)
 
 
+def left_in(value: Any) -> set[int]:
+    """The arguments, by identity, whose ``.grad`` is handed out with a result."""
+    pairs = zip(value.targets, value.parts, strict=True) if type(value) is Bound else ()
+    return {id(part[0]) for target, part in pairs if target.kind == GRADIENT}
+
+
+def _ends_in(left: set[int], results: list[torch.Tensor]) -> bool:
+    """Whether the graph of results is whole and ends in arguments that require grad from this call on."""
+    ends = all([id(node.variable) in left for node in leaves_below(results)])
+    return ends and not contexts_of(results) and all(map(is_whole, nodes_below(results)))
+
+
+def _is_plain(gradient: torch.Tensor, storages: StorageTable) -> bool:
+    """Whether a replay can make a gradient again: the call has made it, and it is plain numbers."""
+    if type(gradient) is not torch.Tensor or gradient.layout is not torch.strided or not has_memory(gradient):
+        return False
+    origin = storages.origin(gradient)
+    made = origin is not None and origin[0] == NEW
+    return made and not (gradient.requires_grad or vars(gradient) or gradient._backward_hooks)
+
+
 def tracked_results(value: Any, template: Template) -> list[torch.Tensor]:
     """The tensors of a result whose graph a recording would have to take over, each once."""
     leaves = leaves_of(value)
     return [tracked.of(leaves) for tracked in tracked_in(template)]
+
+
+def idle_results(value: Any, template: Template) -> list[torch.Tensor]:
+    """The tensors of a result whose graph leads nowhere."""
+    pairs = zip(template.leaves, leaves_of(value), strict=False)
+    return [each for leaf, each in pairs if leaf.idle]
 
 
 def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
@@ -237,6 +298,36 @@ def graph_ends(leaves: tuple[Any, ...]) -> frozenset[Node]:
 def held_by_contexts(value: Any, template: Template, leaves: tuple[Any, ...]) -> list[Any]:
     """What the Python nodes below a result keep: a recording has there what its own call has left."""
     return Contexts(contexts_of(tracked_results(value, template), graph_ends(leaves))).held()
+
+
+def leads_nowhere(
+    result: torch.Tensor,
+    tensors: Sequence[torch.Tensor],
+    storages: StorageTable,
+    is_given: Callable[[torch.Tensor], bool],
+) -> bool:
+    """Whether nobody sees a backward through a result: its graph ends in leaves that the call has made.
+
+    What that saves is the call's own as well, so that nobody can spoil it.
+
+    Args:
+        tensors: All tensors that the call hands out.
+        is_given: Says of a leaf whether the call was given it, or has found it.
+    """
+    results = [result]
+    if contexts_of(results) or not all(map(is_whole, nodes_below(results))):
+        return False
+    leaves = [node.variable for node in leaves_below(results)]
+    if not all(map(has_memory, leaves)) or any([_is_outside(each, storages) for each in leaves]):
+        return False
+    named = {id(each) for each in tensors}
+    if any([id(each) in named or is_given(each) for each in leaves]):
+        return False
+    handed = {each.untyped_storage()._cdata for each in tensors if has_memory(each)}
+    mine = {storage._cdata for storage in storages.alive().values()}
+    slots = [each.grad for each in leaves if each.grad is not None]
+    kept = kept_storages(results, frozenset()) | {each.untyped_storage()._cdata for each in slots}
+    return kept <= mine - handed and has_memory(result) and result.untyped_storage()._cdata in mine
 
 
 def refused_views(results: Iterable[torch.Tensor], site: Site) -> list[Reason]:
@@ -262,14 +353,15 @@ def gradient_blockers(
         site: The user's line for reasons that have no better one.
     """
     found: list[Reason] = []
-    names = call.names()
+    names, left = call.names(), left_in(value)
     arguments = [
         index
         for index, (kind, leaf) in enumerate(zip(call.kinds, leaves, strict=True))
         if kind == TENSOR and leaf.requires_grad
     ]
-    if arguments and use.reaches and torch.is_grad_enabled():
-        text = f"{names[arguments[0]]} requires grad, and a backward inside the call may come to it"
+    reached = [each for each in arguments if not call.leaves[each].is_leaf or use.was_filled(leaves[each])]
+    if reached and use.reaches and torch.is_grad_enabled():
+        text = f"{names[reached[0]]} requires grad, and a backward inside the call may come to it"
         found.append(reason(rules.INPUT_GRADIENT, text, use.engine))
     if use.state is not None:
         text = "the call looks at the gradient or the history of an argument"
@@ -286,14 +378,14 @@ def gradient_blockers(
     if (results or views) and use.hook is not None:
         text = "the call registers a hook on a tensor, or looks at its graph"
         found.append(reason(rules.GRADIENT_HOOK, text, use.hook))
-    if (results or views) and use.asked is not None:
+    if (results or views) and use.asked is not None and not use.asks_for_good(leaves, left):
         text = "a result requires grad, and the call sets whether an argument does"
         found.append(reason(rules.INPUT_GRADIENT, text, use.asked))
     if is_met_below([*results, *views], views):
         text = "a result is computed from a view that is a result, too"
         found.append(reason(rules.OUTPUT_GRADIENT, text, site, "Return a copy (clone()) of the view."))
     if results:
-        found += _graph_blockers(results, template, leaves, use, site)
+        found += _graph_blockers(results, template, leaves, left, use, site)
     return found
 
 
@@ -304,10 +396,15 @@ def _tracked_views(value: Any, template: Template) -> list[torch.Tensor]:
 
 
 def _graph_blockers(
-    results: list[torch.Tensor], template: Template, leaves: tuple[Any, ...], use: GradientUse, site: Site
+    results: list[torch.Tensor],
+    template: Template,
+    leaves: tuple[Any, ...],
+    left: set[int],
+    use: GradientUse,
+    site: Site,
 ) -> list[Reason]:
     found: list[Reason] = []
-    if use.engine is not None:
+    if use.engine is not None and not _ends_in(left, results):
         text = "a backward runs inside the call, and a result requires grad all the same"
         found.append(reason(rules.OUTPUT_GRADIENT, text, use.engine, DETACHED_RESULT))
     node = older_node(results, graph_ends(leaves), use.age)

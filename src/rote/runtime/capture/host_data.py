@@ -466,6 +466,7 @@ class HostDataMode(TorchFunctionMode):
             flag = args[1] if len(args) > 1 else kwargs.get("requires_grad", True)
             if tensor.requires_grad is not flag:  # what stays so with the caller is told at the end
                 self._use.asked = self._use.asked or user_site()
+                self._use.gradient = True  # or hooks that were put there before
 
     def _note_place(self, func: Any, args: tuple[Any, ...]) -> None:
         """The call may ask where in the caller's graph an argument is, which nothing in its place tells.
@@ -478,7 +479,7 @@ class HostDataMode(TorchFunctionMode):
             return
         is_slot = func in _SLOT and tensor.is_leaf
         self._use.gradient = self._use.gradient or is_slot
-        if tensor.grad is not None if is_slot else tracked:
+        if self._use.was_filled(tensor) if is_slot else tracked:
             self._use.state = self._use.state or user_site()
 
     def _ask_place(self, func: Any, args: tuple[Any, ...]) -> None:
@@ -507,12 +508,32 @@ class HostDataMode(TorchFunctionMode):
         data = args[position] if len(args) > position else kwargs.get("data", kwargs.get("obj"))
         if isinstance(data, torch.Tensor):
             return func(*args, **kwargs)
+        if len(args) == position + 1 and _holds_single(data):
+            return self._build_of_read(func, args, kwargs)
         options = [*args[position + 1 :], *sorted((k, str(v)) for k, v in kwargs.items() if k != "data")]
         contents = _read_tensors(data)
         with below_transforms() as wrap:
             if isinstance(data, numpy.ndarray):
                 return wrap(self._from_array(func, data, args, kwargs))
             return wrap(self._from_values(func, contents, options, args, kwargs))
+
+    def _build_of_read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Make a tensor of numbers some of which lie in tensors: the host reads these, which are followed."""
+        *owner, data = args
+        read = self._with_read(data)
+        named = {"dtype": self._tracer.host.aside(lambda: func(*args, **kwargs)).dtype, **kwargs}
+        numbers = self._numbers
+        if numbers is not None and built_of(numbers, read) is not None:
+            return self._build_with_numbers(numbers, func, (*owner, read), named)
+        if numbers is not None:
+            numbers.settle_owed()
+        return self._build(func, (*owner, read), named)
+
+    def _with_read(self, data: Any) -> Any:
+        """Lists of numbers, with the numbers that lie in tensors."""
+        if isinstance(data, torch.Tensor):
+            return self._read_number(data)
+        return [self._with_read(each) for each in data] if type(data) in (list, tuple) else data
 
     def _build_with_numbers(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -768,6 +789,22 @@ def consumed(roots: list[torch.Tensor], candidates: list[torch.Tensor]) -> set[i
     """Identities of the candidates whose autograd graph lies below roots that ran backward."""
     wanted = {node: tensor for tensor in candidates if (node := history_of(tensor)) is not None}
     return {id(wanted[node]) for node in nodes_below(roots if wanted else ()) if node in wanted}
+
+
+def _holds_single(data: Any) -> bool:
+    """Whether lists hold numbers and tensors of one number, and there is such a tensor."""
+    left, found = [data], False
+    while left:
+        part = left.pop()
+        if type(part) in (list, tuple):
+            left.extend(part)
+        elif isinstance(part, torch.Tensor):
+            found = True
+            if part.dim() or part.is_complex() or type(part) is not torch.Tensor or part.is_meta:
+                return False
+        elif type(part) not in (int, float, bool):
+            return False
+    return found
 
 
 def _read_tensors(data: Any) -> Any:

@@ -19,8 +19,8 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..numbers import TrackedNumbers
 from ..objects import form_of, pointer_of, tensor_over
-from ..operators import facts_of
-from ..program import ArrayMemory, Operand, Operation, address_range, content_of
+from ..operators import ScriptCall, facts_of, made_by_script, replaced_in, tensors_of
+from ..program import ArrayMemory, Operand, Operation, StorageTable, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
 from ..recording import OperationCall
@@ -319,3 +319,40 @@ class HostTensors:
             return self.lend_array(tensor, "from_numpy") if made else self.alias_array(tensor)
         with unseen_functions():  # those of ``torch.Tensor([...])`` would see a mode of the call
             return self.host_tensor(tensor, "torch.tensor")
+
+
+class MadeByScript:
+    """The tensors that a function of TorchScript makes unseen, which are constants of the call."""
+
+    def __init__(self, host: HostTensors, storages: StorageTable, call: ScriptCall) -> None:
+        self._host = host
+        self._storages = storages
+        self._given = call.given()
+        self._made: list[tuple[torch.Tensor, torch.Tensor]] = []  # each with what stands for it
+
+    def _find(self, tensors: Iterable[Any]) -> bool:
+        """Look for such tensors; whether something stands for any of these."""
+        found = False
+        for each in tensors:
+            if self._given is None or not made_by_script(each):
+                continue
+            handle = each.untyped_storage()._cdata
+            known = any([each is was for was, _ in self._made])
+            if not known and handle not in self._given and not self._storages.knows(each):
+                with unseen_functions():
+                    self._made.append((each, self._host.host_tensor(each, "torch.jit")))
+                known = True
+            found = found or known
+        return found
+
+    def taken(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The operands of an operation of the script, with what stands for those tensors."""
+        if not self._find(tensors_of(args, kwargs)):
+            return args, kwargs
+        return replaced_in(args, self._made), {
+            key: replaced_in(each, self._made) for key, each in kwargs.items()
+        }
+
+    def handed(self, value: Any) -> Any:
+        """What the script gives, likewise."""
+        return replaced_in(value, self._made) if self._find(tensors_of((value,), {})) else value

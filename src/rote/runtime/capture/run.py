@@ -34,11 +34,18 @@ from ..arguments import (
     leaves_of,
     tracing,
 )
-from ..autograd import GradientUse, gradient_blockers, held_by_contexts, refused_views, saving
+from ..autograd import (
+    GradientUse,
+    gradient_blockers,
+    held_by_contexts,
+    leads_nowhere,
+    refused_views,
+    saving,
+)
 from ..autograd.graph import GradientWalk, is_freed, newest_age, passes_freed
 from ..backends.protocol import Aliases, Backend, OwnStreams, Session
 from ..numbers import Path, TrackedNumbers
-from ..operators import seeing_launches
+from ..operators import seeing_launches, seeing_scripts
 from ..program import (
     INPUT_VIEW,
     Counted,
@@ -48,6 +55,7 @@ from ..program import (
     StorageTable,
     Template,
     give_back,
+    history_of,
     named_inputs,
     renamed,
     unknown_states,
@@ -420,6 +428,7 @@ class TracedCall:
         try:
             with plain_functions():  # to look at a tensor of the user's class is not to use it
                 bound = self._with_rebound(tracer, self._hooks.bound(value))
+                bound = self._with_gradients(tracer, use, bound)
                 return self._finish(tracer, host, use, bound, value)
         finally:
             if self._standing is not None:
@@ -443,7 +452,7 @@ class TracedCall:
             kept,
             tracer.cursor.storages,
             self._positions(),
-            set(),
+            {},
             self._site,
             self._leaves,
             tracer.host.under_made,
@@ -527,6 +536,15 @@ class TracedCall:
         parts = [tensor.data for tensor in away]
         return Bound(bound.value, (*bound.targets, *targets), (*bound.parts, *parts))
 
+    def _with_gradients(self, tracer: Tracer, use: GradientUse, value: Any) -> Any:
+        """What the call leaves in the ``.grad`` of its arguments is handed out as well."""
+        left = use.left(self._call.names(), self._call, self._leaves, tracer.cursor.storages)
+        if not left.targets:
+            return value
+        use.gradient = True  # where something lies there before the call, it does something else
+        bound = value if type(value) is Bound else Bound(value, (), ())
+        return Bound(bound.value, (*bound.targets, *left.targets), (*bound.parts, *left.parts))
+
     @property
     def _is_in_recording(self) -> bool:
         """Whether what the call makes, or has of its arguments, may lie in the recording's memory."""
@@ -555,13 +573,18 @@ class TracedCall:
         if not self._plan.hooks_saving():
             spent = {id(each) for each in tensors if id(each) in spent and passes_freed(each)}
             spent |= {id(each) for each in tensors if is_freed(each)} if host.frees else set()
+        unkept = dict.fromkeys(spent, False)
+        if host.frees and use.hook is None and not self._plan.hooks_saving():
+            idle = [each for each in tensors if id(each) not in spent and history_of(each) is not None]
+            idle = [each for each in idle if leads_nowhere(each, tensors, cursor.storages, self._is_given)]
+            unkept.update({id(each): True for each in idle})
         host.roots.clear()
         numbers = self._plan.numbers
         template, blockers = make_template(
             value,
             tracer.cursor.storages,
             self._positions(),
-            spent,
+            unkept,
             self._site,
             self._leaves,
             tracer.host.under_made,
@@ -633,6 +656,10 @@ class TracedCall:
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
             tracer.passes.nested, tracer.rebound.returned, [*host.strayed],
         )  # fmt: skip
+
+    def _is_given(self, tensor: torch.Tensor) -> bool:
+        """Whether a tensor is an argument, or one that lies outside."""
+        return any([tensor is leaf for leaf in self._leaves]) or self._hooks.is_held(tensor)
 
     def _tracer(
         self, follow: bool, path: Sequence[Any], stop: Stop | None, *, records: bool = True
@@ -726,6 +753,7 @@ class TracedCall:
             stack.enter_context(as_python(tracer.meet_operator))
             stack.enter_context(seeing_compiled())
             stack.enter_context(seeing_launches())
+            stack.enter_context(seeing_scripts())
             # A cast cached by one call would be hidden from the next one. Within a call the cache stays on:
             # gradients of a weight used twice are summed in the type it was cast to.
             torch.clear_autocast_cache()

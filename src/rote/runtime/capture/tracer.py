@@ -37,6 +37,7 @@ from ..operators import (
     LaunchCall,
     Placement,
     RegionOperands,
+    ScriptCall,
     UnseenLaunchError,
     facts_of,
     tensors_in,
@@ -87,7 +88,7 @@ from ..pytorch import (
     waits_itself,
 )
 from ..state import get_profile, our_profiler, set_profile
-from .host_tensors import HostTensors
+from .host_tensors import HostTensors, MadeByScript
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .path import (
@@ -180,6 +181,7 @@ class Tracer(DispatchMode):
         self.taken = TakenViews()
         self.passes = BackwardPasses()
         self.made: ConstructorCall | None = None  # makes an instance of a class of tensors
+        self._script: MadeByScript | None = None  # what the function of TorchScript that runs has made
 
     @contextmanager
     def without_vectors(self) -> Generator[None]:
@@ -236,6 +238,8 @@ class Tracer(DispatchMode):
         if cursor.suspended:
             resolve_lazily()
             return self.runner.seen(func, *args, **kwargs)
+        if self._script is not None:
+            args, kwargs = self._script.taken(args, kwargs)
         if not cursor.on_host:
             self.passes.meet()
         if self._numbers is not None:
@@ -637,6 +641,14 @@ class Tracer(DispatchMode):
             self._numbers.pin_inside(inputs)
         self.meet_compiled(launch, inputs)
         return None
+
+    def meet_script(self, call: ScriptCall) -> Any:
+        """The call runs a function of TorchScript, which makes numbers past the dispatcher."""
+        outer, self._script = self._script, MadeByScript(self.host, self.cursor.storages, call)
+        try:
+            return self._script.handed(call.run())
+        finally:
+            self._script = outer
 
     def aside(self, call: Callable[[], Any]) -> Any:
         """Run compiled code that is not ready, as a plain call would; nothing of this call is recorded."""

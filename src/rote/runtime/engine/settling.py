@@ -14,8 +14,9 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import APPENDED, CONTENTS, Call, Spec, assign, leaves_of
-from ..autograd import Backward, take_over, tracked_results
+from ..arguments import APPENDED, CONTENTS, GRADIENT, Call, Spec, assign, leaves_of
+from ..autograd import Backward, idle_results, take_over, tracked_results
+from ..autograd.graph import memory_below
 from ..backends.protocol import Session
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, reached, slots_in, tensors_by_memory
@@ -125,11 +126,14 @@ class Settling:
         found = self._judge(watch, dice, held=held)
         difference = self._observed.difference or self._compare_result() or self._compare_places()
         self._results = tracked_results(self._observed.value, self._observed.template)
+        kept = memory_below(idle_results(self._observed.value, self._observed.template))
         value = self._value(kept=not found and difference is None)
         self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
         if not found and difference is None:
             storages, results = self._observed.storages, self._results
-            found += steadiness.escape_reasons(storages, self._observed, self._effects, results, self._call)
+            found += steadiness.escape_reasons(
+                storages, self._observed, self._effects, results, kept, self._call
+            )
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
@@ -467,7 +471,8 @@ class Settling:
                 view = leaf.kind == INPUT_VIEW
                 fresh.append(input_view(leaf, given, given.storage_offset()) if view else given)
             else:
-                fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else spend(part) if leaf.spent else part)
+                made = spend(part, idle=leaf.idle) if leaf.spent else part
+                fresh.append(fresh[leaf.index] if leaf.kind == AGAIN else made)
         return put_together(observed.template, fresh, branches, own)
 
     def _is_of_stood(self, leaf: OutputLeaf) -> bool:
@@ -485,7 +490,8 @@ class Settling:
             observed.storages, observed.use, self._call, recording.occupancy, recording.stand_ins, key,
             key.log,
             repeats=not (observed.writes.inputs or observed.template.gives)
-            and all(node.pure for node in observed.nodes),
+            and all(node.pure for node in observed.nodes)
+            and all(target.kind != GRADIENT for target in observed.template.targets),
             binds=bool(observed.template.targets),
         )  # fmt: skip
 

@@ -466,6 +466,7 @@ def escape_reasons(
     outcome: Observation,
     gradients: list[Any],
     tracked: list[torch.Tensor],
+    idle: set[int],
     call: Call,
 ) -> list[Reason]:
     """Tensors made in the call that somebody keeps although they are no result.
@@ -473,6 +474,7 @@ def escape_reasons(
     Args:
         gradients: Gradient slots that it replaced.
         tracked: Results whose graph keeps tensors for its backward.
+        idle: Handles of the storages that graphs keep which lead nowhere.
         call: The arguments, where that graph ends.
     """
     allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
@@ -484,10 +486,10 @@ def escape_reasons(
     # The recording itself holds what its islands read; an observation has judged this path.
     if outcome.recorded:
         return []
-    left = _unaccounted(storages, allowed, tracked, call)
+    left = _unaccounted(storages, allowed, tracked, idle, call)
     if left:
         gc.collect()
-        left = _unaccounted(storages, allowed, tracked, call)
+        left = _unaccounted(storages, allowed, tracked, idle, call)
     found: list[Reason] = []
     for number in sorted(left)[:SHOWN]:
         operation, site = storages.sites[number]
@@ -497,12 +499,12 @@ def escape_reasons(
 
 
 def _unaccounted(
-    storages: StorageTable, allowed: set[int], tracked: list[torch.Tensor], call: Call
+    storages: StorageTable, allowed: set[int], tracked: list[torch.Tensor], idle: set[int], call: Call
 ) -> set[int]:
     """Numbers of the storages that are alive and neither allowed nor kept by the graph of a result."""
     left = set(storages.alive()) - allowed
-    if left and tracked:
-        kept = kept_storages(tracked, graph_ends(call.leaves))
+    if left and (tracked or idle):
+        kept = kept_storages(tracked, graph_ends(call.leaves)) | idle
         alive = storages.alive()
         left = {number for number in left if number in alive and alive[number]._cdata not in kept}
     return left

@@ -43,6 +43,7 @@ from .expressions import (
     WRITES_BY_NAME,
     Fixed,
 )
+from .items import OVER_ITEMS
 from .iterators import ITERATORS
 from .times import TELL_TIME
 from .tracked import FEW, Computed, TrackedNumbers, is_data

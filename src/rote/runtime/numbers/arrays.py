@@ -28,7 +28,7 @@ OF_ARRAYS = frozenset({
 METHODS = frozenset({
     "all", "any", "argmax", "argmin", "argsort", "astype", "clip", "copy", "cumsum", "dot",
     "flatten", "item", "max", "mean", "min", "prod", "ravel", "repeat", "reshape", "round",
-    "squeeze", "std", "sum", "transpose", "var",
+    "squeeze", "std", "sum", "tolist", "transpose", "var",
 })  # fmt: skip
 """Methods of arrays that do the same."""
 _UFUNCS: Mapping[str, Any] = {

@@ -55,6 +55,7 @@ from .expressions import (
 )
 from .fresh import fresh
 from .gathered import Gathered
+from .items import MOST_ITEMS, gives_items, iterated
 from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
@@ -233,6 +234,7 @@ class TrackedNumbers:
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         self.owed_in: Any = None  # the frame that has called it
         self.gathered = Gathered()
+        self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
         # what the next instruction computes, where a note says so
@@ -265,6 +267,30 @@ class TrackedNumbers:
         found = self.take_operands()
         if found is not None and any([type(each) is numpy.ndarray for each in found[1]]):
             self.stop("what was computed from an array was not seen")
+
+    # ------------------------------------------------------------------ items of arrays
+
+    def follows_items(self, value: Any) -> bool:
+        """Whether something is an array whose numbers are followed one by one."""
+        return type(value) is numpy.ndarray and self.expression(value) is not None and gives_items(value)
+
+    def take_iterated(self, value: Any) -> Any:
+        """Something goes over arrays, or holds what one has: what stands for it."""
+        arrays, self.iterated = self.iterated, ()
+        if self.stopped is not None:
+            return value
+        made, known = iterated(value, arrays, self._item)
+        self.pin(*[each for each in arrays if all([each is not one for one in known])])
+        return made
+
+    def _item(self, array: Any, index: int) -> Any:
+        found = array[index]
+        return found if self.ends else self.compute(ITEM, (array, (index,)), found)
+
+    def leave_iterated(self) -> None:
+        """Nobody has seen what was made."""
+        arrays, self.iterated = self.iterated, ()
+        self.pin(*arrays)
 
     # ------------------------------------------------------------------ numbers
 
@@ -331,7 +357,8 @@ class TrackedNumbers:
         if len(self._steps) >= MOST_STEPS and made not in self._steps:
             self.stop("more is computed than a replay computes")
             return result
-        if not (type(result) in _RESULTS or is_array(result)):
+        listed = type(result) is list and len(result) <= MOST_ITEMS and {*map(type, result)} <= KINDS
+        if not (type(result) in _RESULTS or is_array(result) or listed):
             self.pin_inside(*operands)
             return result
         self._steps[made] = None
@@ -342,12 +369,24 @@ class TrackedNumbers:
             self.has_arrays = True
             self._known[identity(result)] = result, made, result
             return result
+        if type(result) is list:
+            return self._members_of(made, result)
         copy = None if type(result) in TRUTHS else fresh(result)
         if copy is None:
             self.outcomes.setdefault(made, Fixed.of(result))
             return result
         self._known[identity(copy)] = copy, made, result
         return copy
+
+    def _members_of(self, made: Applied, result: list[Any]) -> list[Any]:
+        """A list that was computed: what stands for its members lies in it."""
+        copies = [fresh(each) for each in result]
+        if any([each is None for each in copies]):
+            self.outcomes.setdefault(made, Fixed.of(result))
+            return result
+        self._know_members(copies, made, iter([*result]))
+        result[:] = copies
+        return result
 
     def _applied(self, function: str, *operands: Expression) -> Applied:
         return self._computation.applied(function, operands)
@@ -741,6 +780,7 @@ class TrackedNumbers:
         self.handed.clear()
         self._operands = None
         self.take_owed()
+        self.iterated = ()
         self.gathered.clear()
 
     def read(self, value: Any) -> Any:
@@ -883,6 +923,7 @@ class TrackedNumbers:
         """The call is over: what follows is in what it leaves behind and returns."""
         self.leave_unseen()
         self.leave_handed()
+        self.leave_iterated()
         self.settle_owed()
         self.pin(*self.gathered.clear())
         self.ends = True

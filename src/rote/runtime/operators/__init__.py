@@ -16,6 +16,7 @@ from .operands import (
     written_operands,
     written_values,
 )
+from .scripts import CALL_OF_SCRIPT, ScriptCall, made_by_script, replaced_in, seeing_scripts
 from .sizes import TOLD_SIZES
 from .torch_private import composite_call, python_kernels, schema_of
 from .transfers import synchronize_operator, wait_operator

@@ -32,7 +32,8 @@ class OutputLeaf:
         index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
             earlier leaf of the result (again) or the leaf that it is a view of (view).
         value: The tensor in the recording, the external tensor, the plain value, or what leads to an object.
-        spent: It requires grad, and its graph was consumed inside the call.
+        spent: It requires grad, and its graph is not kept: it was consumed inside the call, or leads nowhere.
+        idle: It leads nowhere: a backward through it runs, and nobody sees what it does.
         tracked: It requires grad, and backward may be called on it.
         base: The base of an external view with a graph.
         part: One of several views that one operation gave; see :mod:`..autograd.graph.views`.
@@ -49,6 +50,7 @@ class OutputLeaf:
     index: int = -1
     value: Any = None
     spent: bool = False
+    idle: bool = False
     tracked: bool = False
     base: torch.Tensor | None = None
     part: bool = False
@@ -137,9 +139,9 @@ class Template:
         return replace(self, leaves=tuple([_resolved(leaf) for leaf in self.leaves]))
 
     def prepared(self) -> Template:
-        """For a recording: results with a consumed graph get a stand-in, if one operation copies it."""
+        """For a recording: results without their graph get a stand-in, if one operation copies it."""
         leaves = tuple(
-            replace(leaf, value=spend(leaf.value))
+            replace(leaf, value=spend(leaf.value, idle=leaf.idle))
             if leaf.kind == OWN and leaf.spent and leaf.value.is_contiguous()
             else leaf
             for leaf in self.leaves
@@ -236,7 +238,19 @@ class _Spent(torch.autograd.Function):
         )
 
 
-def spend(tensor: torch.Tensor) -> torch.Tensor:
-    """A tensor over the same memory that requires grad, with a graph that cannot be walked."""
+class _Idle(torch.autograd.Function):
+    """Stands for a graph that ends in leaves which nobody has."""
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, anchor: torch.Tensor) -> torch.Tensor:
+        return tensor.detach()
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return None, None
+
+
+def spend(tensor: torch.Tensor, *, idle: bool = False) -> torch.Tensor:
+    """A tensor over the same memory that requires grad, with a graph that raises, or leads nowhere."""
     with torch.enable_grad():
-        return _Spent.apply(tensor.detach(), torch.empty(0, requires_grad=True))
+        return (_Idle if idle else _Spent).apply(tensor.detach(), torch.empty(0, requires_grad=True))

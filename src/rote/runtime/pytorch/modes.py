@@ -34,8 +34,8 @@ class DispatchMode(TorchDispatchMode):
     """The base of rote's dispatch modes.
 
     Attributes:
-        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`, and launches of
-            kernels to :meth:`meet_launch`.
+        meets_compiled: Regions of compiled code are handed to :meth:`meet_compiled`, launches of kernels to
+            :meth:`meet_launch`, and functions of TorchScript to :meth:`meet_script`.
     """
 
     meets_compiled = False
@@ -56,6 +56,10 @@ class DispatchMode(TorchDispatchMode):
 
     def meet_launch(self, call: Any) -> Any:
         """Launch a kernel, with no mode in force."""
+        raise NotImplementedError
+
+    def meet_script(self, call: Any) -> Any:
+        """Run a function of TorchScript, whose operations come to the mode."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ..arguments import ARRAY, BOUND, Bound, Source, Spec, filled, unflatten
+from ..arguments import ARRAY, BOUND, Bound, LeftGradient, Source, Spec, Target, filled, unflatten
 from ..autograd.graph import copied_together, view_of
 from ..objects import array_over
 from ..program import (
@@ -167,6 +167,9 @@ def hand_out(
         return _copies(template)[0]
     copies = _copies(template)
     if attach is not None:
+        for target in template.targets:
+            if isinstance(target, LeftGradient) and target.key:  # a result may be computed from it
+                target.look(leaves)[0].requires_grad_()
         if torch.is_inference_mode_enabled():
             with torch.inference_mode(False):
                 attach(copies)
@@ -204,7 +207,8 @@ def can_be_written(template: Template) -> bool:
         and all(leaf.value.lies_in_cell for leaf in template.leaves if leaf.kind == COMPUTED)
         and not any(leaf.value.is_inference() != torch.is_inference_mode_enabled() for leaf in own)
         and all(map(_is_plain, spec.children if spec is not None and spec.kind == BOUND else [spec]))
-        and not (template.again or template.gives)
+        and all([type(target) is Target for target in template.targets])  # others look at the arguments
+        and not template.again
     )
 
 
@@ -247,7 +251,7 @@ def _copy_leaf(leaf: OutputLeaf) -> torch.Tensor:
     prepared = leaf.value.requires_grad and torch.is_grad_enabled()  # Template.prepared(): one operation
     if prepared or not leaf.spent:
         return copy_of(leaf.value)
-    return spend(copy_of(leaf.value.detach()))
+    return spend(copy_of(leaf.value.detach()), idle=leaf.idle)
 
 
 def _copies(template: Template) -> dict[int, torch.Tensor]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -113,7 +113,7 @@ def make_template(
     value: Any,
     storages: StorageTable,
     inputs: dict[int, int],
-    spent: set[int],
+    spent: Mapping[int, bool],
     site: Site,
     given: Sequence[Any] = (),
     lent: UnderArray | None = None,
@@ -124,7 +124,7 @@ def make_template(
 
     Args:
         inputs: Argument leaf by identity of the tensor passed to the callable, or of the object kept whole.
-        spent: Identities of tensors whose graph was consumed inside the call.
+        spent: Tensors whose graph is not kept, by identity, and whether that leads nowhere.
         given: The argument leaves as the callable has them.
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
         is_held: Whether a tensor is one that lies outside, where the call has found it.
@@ -145,6 +145,7 @@ def make_template(
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
             made = _tensor_leaf(leaf, storages, inputs, id(leaf) in spent, given, is_held)
+            made = replace(made, idle=spent.get(id(leaf), False))
             if made.kind in (INPUT_VIEW, EXTERNAL_VIEW):
                 made = looked_at(made, leaf, _seen_in(made, storages, given))
             found.append(made)

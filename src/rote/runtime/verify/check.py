@@ -12,9 +12,11 @@ from ...hazards import findings_of, rules
 from ...hazards.rules import reason
 from ..arguments import (
     APPENDED,
+    GRADIENT,
     Bound,
     Call,
     GivenTarget,
+    LeftGradient,
     Marking,
     SlotsBefore,
     Tag,
@@ -64,7 +66,10 @@ class Check:
         self._surface = Surface(recording, call, backend)
         self._before = self._surface.first()
         self._growing = [target.container for target in recording.binds if target.kind == APPENDED]
+        left = [target.number for target in recording.binds if isinstance(target, LeftGradient)]
+        self._asked = [(call.names()[number], call.leaves[number]) for number in dict.fromkeys(left)]
         self._held = SlotsBefore(all_in([*call.branches(), *self._growing]))
+        self._hold_gradients(self._held)
 
     def compare(self, replayed: Any, site: Site) -> None:
         """Run the callable plainly and compare; afterwards the state is that of one call.
@@ -75,6 +80,8 @@ class Check:
         """
         surface, before = self._surface, self._before
         grown = SlotsBefore(all_in(self._growing))
+        self._hold_gradients(grown)
+        given = [(leaf.requires_grad, leaf.grad) for _, leaf in self._asked]
         bounds = [Bound(replayed, targets, self._parts(targets, replayed)) for targets in self._bound()]
         left = [self._with(replayed, bound.targets, bound.parts) for bound in bounds]
         kept, chosen = [surface.keep(each) for each in left], 0
@@ -93,6 +100,7 @@ class Check:
                 slots = plain.targets if type(plain) is Bound else ()
                 chosen = next((i for i, bound in enumerate(bounds) if bound.targets == slots), 0)
                 found = self._mismatches(left[chosen], plain, kept[chosen], after, now, counted)
+                found += self._compare_left(given)
         except OUT_OF_MEMORY:  # a check needs twice the memory; the replay stands
             surface.write(after)
             grown.put_back()
@@ -108,7 +116,8 @@ class Check:
 
     def _bound(self) -> list[tuple[Target, ...]]:
         """The slots that each way of the recording binds, without repetition."""
-        return list(dict.fromkeys(template.targets for template in self._templates()))
+        ways = [[each for each in made.targets if each.kind != GRADIENT] for made in self._templates()]
+        return [*dict.fromkeys(map(tuple, ways))]
 
     def _templates(self) -> list[Template]:
         """The results of each way of the recording."""
@@ -213,6 +222,21 @@ class Check:
                 yield Mismatch(f"{name}.grad", text)
             else:
                 yield from compare_tensors(f"{name}.grad", replayed, plain, self._tolerance)
+
+    def _hold_gradients(self, slots: SlotsBefore) -> None:
+        for _, leaf in self._asked:
+            slots.hold(GRADIENT, leaf, None)
+
+    def _compare_left(self, given: list[tuple[bool, Any]]) -> Iterator[Mismatch]:
+        """What the replay and the plain call have left in the ``.grad`` of arguments."""
+        for (name, leaf), (asked, gradient) in zip(self._asked, given, strict=True):
+            if asked is not leaf.requires_grad:
+                yield Mismatch(name, f"requires grad is {asked} and {leaf.requires_grad} in the plain call")
+            if (gradient is None) is not (leaf.grad is None):
+                text = f"is {_outline(gradient)} and {_outline(leaf.grad)} in the plain call"
+                yield Mismatch(f"{name}.grad", text)
+            elif gradient is not None:
+                yield from compare_tensors(f"{name}.grad", gradient, leaf.grad, self._tolerance)
 
     def _compare_python(self) -> Iterator[Mismatch]:
         recording, call = self._recording, self._call

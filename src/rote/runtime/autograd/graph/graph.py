@@ -139,6 +139,16 @@ def _is_freed(node: Node) -> bool:
     return False
 
 
+def is_whole(node: Node) -> bool:
+    """Whether nothing that a node has saved is gone, or was written since."""
+    try:
+        for name in _saved_names(node):
+            getattr(node, name)
+    except RuntimeError:
+        return False
+    return True
+
+
 def adds_up(results: Iterable[torch.Tensor], ends: frozenset[Node] = frozenset()) -> bool:
     """Whether gradients of several operations are added up in a leaf, or in one place of the ``ends``."""
     met: set[tuple[Node, int]] = set()
@@ -176,6 +186,15 @@ def kept_storages(results: Iterable[torch.Tensor], ends: frozenset[Node]) -> set
             if isinstance(value, torch.Tensor) and has_memory(value):
                 found.add(value.untyped_storage()._cdata)
     return found
+
+
+def memory_below(results: Iterable[torch.Tensor]) -> set[int]:
+    """The same, and those of the leaves in which the graph ends and of their gradients."""
+    results = [*results]
+    leaves = [node.variable for node in leaves_below(results)]
+    found = [*leaves, *[each.grad for each in leaves if each.grad is not None]]
+    own = {each.untyped_storage()._cdata for each in found if has_memory(each)}
+    return kept_storages(results, frozenset()) | own
 
 
 def _kept_by(node: Node) -> Iterator[Any]:

@@ -10,6 +10,7 @@ and :class:`..tracked.GradientUse` whether they require grad.
 from __future__ import annotations
 
 import weakref
+from collections.abc import Container
 from typing import Any
 
 import torch
@@ -34,6 +35,7 @@ _RULES: dict[str, Rule] = {
     "the memory": rules.RESHAPED,
 }
 """What is compared, and the rule that a change of it breaks."""
+_LEFT = frozenset({"requires_grad", "the gradient"})
 _OF_STATE = frozenset({"the history", "retains_grad", "the number of hooks"})
 
 
@@ -53,14 +55,24 @@ class Metadata:
         attributes = vars(tensor) if self._given else {}
         return _facts_of(tensor), {name: mark(value) for name, value in attributes.items()}
 
-    def change(self, site: Site) -> Reason | None:
-        """What the call has changed of the tensor, if anything, perhaps in this line."""
+    @property
+    def asks(self) -> bool:
+        """Whether the tensor required grad."""
+        return self._facts[1]
+
+    def change(self, site: Site, left: Container[int] = ()) -> Reason | None:
+        """What the call has changed of the tensor, if anything, perhaps in this line.
+
+        Not whether those in ``left``, by identity, require grad, and their gradients: replays leave them so.
+        """
         tensor = self._tensor()
         if tensor is None:
             return None
+        again = _LEFT if id(tensor) in left else frozenset()
         facts, attributes = self._look(tensor)
         for (what, rule), was, now in zip(_RULES.items(), self._facts, facts, strict=True):
-            if (self._given or what in _OF_STATE) and not _is_same(was, now):
+            compared = what not in again and (self._given or what in _OF_STATE)
+            if compared and not _is_same(was, now):
                 text = f"{what} of {self._name} was {_text(was)} and is {_text(now)}"
                 return reason(rule, text, site, OUTSIDE)
         for name in (*self._attributes, *attributes):

@@ -259,7 +259,7 @@ def copied_together(leaves: dict[int, OutputLeaf]) -> dict[int, torch.Tensor]:
             else:
                 made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
                 made.set_(storage, geometry[2], *geometry[:2])
-            found[position] = spend(made) if leaf.spent else made
+            found[position] = spend(made, idle=leaf.idle) if leaf.spent else made
     return found
 
 

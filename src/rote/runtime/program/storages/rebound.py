@@ -6,6 +6,9 @@ the values are copied to where the tensor lay, and it lies there again. So calls
 copy is an operation like any other, which replays do as well. The counter of versions is not touched, as in
 eager. Before a replay it is asked whether the memory is still in nobody else's hands.
 
+Several tensors may lie in one memory, as parts of it (``vector_to_parameters``). They come back together, to
+one memory in which they lay in the same places.
+
 To copy where the tensor is assigned does not work: calls often hold what was there until they return
 (``old = parameter.data``).
 """
@@ -13,6 +16,7 @@ To copy where the tensor is assigned does not work: calls often hold what was th
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from typing import Any, NamedTuple
@@ -20,7 +24,7 @@ from typing import Any, NamedTuple
 import torch
 
 from ....base import Site, user_site
-from ...arguments import describe_tensor
+from ...arguments import describe_tensor, extent
 from ...pytorch import storage_owners, unseen_functions
 from .table import EXTERNAL, NEW, Origin, StorageTable
 
@@ -79,27 +83,34 @@ class ReboundTensors:
 
     def can_return(self) -> list[Rebound]:
         """Those of which nobody could tell that they lie where they lay; asked when all frames are gone."""
-        return [each for each in self.away() if self._can_return(each)]
+        away = [*self.away()]
+        pairs = [(each.tensor, each.home) for each in away if self._is_as_noted(each)]
+        now, then = _members([tensor for tensor, _ in pairs]), _members([home for _, home in pairs])
+        alike = {id(tensor) for tensor, _ in _lying_alike(pairs)}
+        return [each for each in away if id(each.tensor) in alike and self._is_unheld(each, now, then)]
 
     def come_back(self, each: Rebound) -> None:
         """What the call has put there was copied to where the tensor lay."""
         _lay(each.tensor, each.home)
         self.returned.append(each.tensor)
 
-    def _can_return(self, each: Rebound) -> bool:
-        tensor, home = each.tensor, each.home
-        if tensor._version != each.version or describe_tensor(tensor) != each.form:
-            return False
-        origin = self._storages.token(tensor).origin
-        if origin[0] is not NEW:
-            return False
-        old = home.untyped_storage()
-        if not _is_whole(tensor, home) or _held(old) != _of_noted():
+    def _is_as_noted(self, each: Rebound) -> bool:
+        tensor = each.tensor
+        same = tensor._version == each.version and describe_tensor(tensor) == each.form
+        return same and self._storages.token(tensor).origin[0] is NEW
+
+    def _is_unheld(self, each: Rebound, now: Mapping[int, int], then: Mapping[int, int]) -> bool:
+        """Whether nobody but such tensors holds the memory in which one lies, and that in which it lay."""
+        old, new = each.home.untyped_storage(), each.tensor.untyped_storage()._cdata
+        owners, references = _of_noted()
+        if _held(old) != (owners + then[old._cdata] - 1, references):
             return False
         owners, references = _of_tensor()
-        if origin[1] in self._remembered:
-            owners, references = self._remembered[origin[1]] + 1, references + 1
-        return _held(tensor.untyped_storage()) == (owners, references + self._tables(origin[1]))
+        number = self._storages.token(each.tensor).origin[1]
+        if number in self._remembered:
+            owners, references = self._remembered[number] + 1, references + 1
+        wanted = owners + now[new] - 1, references + self._tables(number)
+        return _held(each.tensor.untyped_storage()) == wanted
 
     def put_back(self) -> None:
         """The call begins again: all lie where they lay."""
@@ -120,29 +131,65 @@ class Homes:
     def bring_back(self) -> None:
         """The call is over, and its frames are gone."""
         with unseen_functions(), torch.no_grad():
-            while self._homes:
-                tensor, home, form = self._homes.pop()
-                if tensor.data_ptr() == home.data_ptr() or describe_tensor(tensor) != form:
-                    continue
-                if _is_whole(tensor, home) and _is_alone(tensor) and _is_alone(home):
-                    home.copy_(tensor.data)
-                    _lay(tensor, home)
+            homes = [(tensor, home) for tensor, home, form in self._homes if describe_tensor(tensor) == form]
+            away = [(tensor, home) for tensor, home in homes if tensor.data_ptr() != home.data_ptr()]
+            self._homes.clear()
+            now, then = _members([tensor for tensor, _ in away]), _members([home for _, home in away])
+            for tensor, home in [each for each in _lying_alike(away) if _are_held(each, now, then)]:
+                home.copy_(tensor.data)
+                _lay(tensor, home)
 
 
-def _is_whole(tensor: torch.Tensor, home: torch.Tensor) -> bool:
-    """Whether a tensor may lie in memory that looks like its own: nothing else does, in either."""
-    old, new = home.untyped_storage(), tensor.untyped_storage()
-    return old.nbytes() == new.nbytes() == tensor.nbytes and _is_free(old) and _is_free(new)
+Pairs = list[tuple[torch.Tensor, torch.Tensor]]
+"""Tensors, each with another one over the memory that it had."""
+
+
+def _members(tensors: Iterable[torch.Tensor]) -> Counter[int]:
+    """How many of some tensors lie in one memory, by its handle."""
+    return Counter([each.untyped_storage()._cdata for each in tensors])
+
+
+def _lying_alike(pairs: Pairs) -> Pairs:
+    """Those that lie in memory like that which they had, in the same place, with others that fill it."""
+    together: dict[tuple[int, int], Pairs] = {}
+    for tensor, home in pairs:
+        old, new = home.untyped_storage(), tensor.untyped_storage()
+        same = old.nbytes() == new.nbytes() and tensor.storage_offset() == home.storage_offset()
+        if same and _is_free(old) and _is_free(new):
+            together.setdefault((old._cdata, new._cdata), []).append((tensor, home))
+    now, then = _members([tensor for tensor, _ in pairs]), _members([home for _, home in pairs])
+    whole = [key for key, found in together.items() if len(found) == then[key[0]] == now[key[1]]]
+    filled = [key for key in whole if _fill([tensor for tensor, _ in together[key]])]
+    return [pair for key in filled for pair in together[key]]
+
+
+def _fill(tensors: list[torch.Tensor]) -> bool:
+    """Whether tensors in one memory have all of it, so that nothing else can be seen there."""
+    filled = 0
+    for (start, end), size in sorted([(extent(each), each.nbytes) for each in tensors]):
+        if start > filled or end - start != size:
+            return False
+        filled = max(filled, end)
+    return filled == tensors[0].untyped_storage().nbytes()
+
+
+def _are_held(
+    pair: tuple[torch.Tensor, torch.Tensor], now: Mapping[int, int], then: Mapping[int, int]
+) -> bool:
+    """Whether nobody but such tensors holds the memory in which one lies, and that in which it lay."""
+    owners, references = _of_tensor()
+    for each, members in zip(pair, (now, then), strict=True):
+        count = members[each.untyped_storage()._cdata]
+        if _held(each.untyped_storage()) != (owners + count - 1, references):
+            return False
+    return True
 
 
 def are_alone(tensors: Collection[torch.Tensor]) -> bool:
     """Whether nobody holds the memory of some tensors but these."""
     with unseen_functions():
-        return all(map(_is_alone, tensors))
-
-
-def _is_alone(tensor: torch.Tensor) -> bool:
-    return _held(tensor.untyped_storage()) == _of_tensor()
+        members = _members(tensors)
+        return all([_are_held((each, each), members, members) for each in tensors])
 
 
 def _is_free(storage: torch.UntypedStorage) -> bool:

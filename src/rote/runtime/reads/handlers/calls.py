@@ -24,7 +24,7 @@ from ...objects import (
     said_module,
     said_name,
 )
-from ...operators import globals_of_launch
+from ...operators import CALL_OF_SCRIPT, globals_of_launch
 from ...pytorch import SCRIPTS, GroupCall, is_quiet
 from ...state import SUBCLASS, lying_in
 from ..table import NAMES, REFUSED, UNKNOWN, is_nobody, lookup, name_of
@@ -215,7 +215,10 @@ def _object(trace: Trace, function: Any, names: tuple[str, ...], args: tuple[Any
     row = trace.running.rows.of_instances(type(function))
     if issubclass(type(function), SCRIPTS):
         trace.runs_script(function)
-    if row.handler is not None:
+    if type(function) is torch.jit.ScriptFunction:  # while calls are traced its class has a method of rote's
+        given, named = _split(names, args)
+        c_call(trace, CALL_OF_SCRIPT, (function, *given), named)
+    elif row.handler is not None:
         row.handler(trace, function, *_split(names, args))
     elif is_of_pybind(function):
         called(trace, names, function.__func__, *args)
@@ -268,6 +271,7 @@ def c_call(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str,
     if owner is not None and function.__name__ in TAKING:
         taken_apart(trace, owner)
     looks = not row.name.startswith("torch") and (row.row != "writes" or function.__name__ in _LOOKING)
+    looks = looks and function is not partial  # who is given that may run it
     for each in given:
         what = trace.kinds[type(each)]
         if looks and what != PLAIN:
@@ -298,7 +302,7 @@ def _calls_instance(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: 
 
 def given_back(trace: Trace, value: Any) -> None:
     """Note that code which C runs or iterates over gives C a value."""
-    trace.callables.hand(value)
+    trace.callables.hand(value, calls=False)
     content(trace, value)
 
 

@@ -74,6 +74,8 @@ _WITH_ADDRESS = frozenset(
 )
 """Methods that write an object as its class and its address."""
 _HASHED = (dict, set, frozenset)
+_KEYS = frozenset({type({}.keys()), type(OrderedDict[Any, Any]().keys())})
+"""Views of the keys of a dict."""
 DICTS = frozenset({dict, OrderedDict, defaultdict})
 """Mappings that take over what others hold without any code of the user's."""
 _BY_MEMBER = frozenset(
@@ -187,7 +189,7 @@ def update(trace: Trace, value: Any, others: tuple[Any, ...], named: dict[str, A
     """Note that a dict takes over what another one holds; others may give anything."""
     known = all([type(each) in DICTS for each in others]) and type(value) in DICTS
     for each in others:
-        trace.callables.hand(each)
+        trace.callables.hand(members.keys(each) if type(each) in DICTS else each)
         merged(trace, each)
     keys = [key for each in (*others, named) for key in members.keys(each)] if known else []
     if not known or not all([trace.kinds[type(key)] == PLAIN or is_fixed_key(trace, key) for key in keys]):
@@ -323,7 +325,7 @@ def member(trace: Trace, value: Any, key: Any) -> None:
 
 def contains(trace: Trace, key: Any, value: Any, method: str | None = "__contains__") -> None:
     """Note ``key in value``: of a number in a dict nobody asks which it is."""
-    value = trace.outside.behind(value)
+    value = _searched(trace, value)
     by_key = issubclass(type(value), dict) and is_by_member(trace, value, key, method)
     if by_key and trace.outside.has(value) and type(dict.get(value, key)) in _NUMBERS:
         _as_key(trace, key)
@@ -332,9 +334,19 @@ def contains(trace: Trace, key: Any, value: Any, method: str | None = "__contain
         looks_up(trace, key, value, method)
 
 
+def _searched(trace: Trace, value: Any) -> Any:
+    """What is searched for a key: of a view of a dict's keys that is the dict."""
+    if type(value) not in _KEYS:
+        return trace.outside.behind(value)
+    shown = members.behind(value.mapping)
+    if trace.outside.has(value):
+        trace.outside.find(shown, value, ".mapping")
+    return shown
+
+
 def looks_up(trace: Trace, key: Any, value: Any, method: str | None = "__contains__") -> None:
     """Note a search for a key in a container, which gives what lies there."""
-    value = trace.outside.behind(value)
+    value = _searched(trace, value)
     _as_key(trace, key)
     what = trace.kinds[type(value)]
     if what in (PLAIN, TENSOR):

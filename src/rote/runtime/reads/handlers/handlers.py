@@ -43,6 +43,7 @@ from .attributes import (
 from .calls import called, handed_on, instance_of, read_partial, subclass_of
 from .classes import asked_or_made, stated
 from .containers import (
+    DICTS,
     advance,
     compare,
     contains,
@@ -480,7 +481,8 @@ def _of_pairs(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
         if not (is_iterated or (type(each) is attrgetter and _gets_each(trace, each, given))):
             handed_on(trace, each)
         if function.__name__ not in _TAKEN_OVER:
-            trace.callables.hand(each)
+            # A dict takes over what another one holds, and asks its keys alone.
+            trace.callables.hand(members.keys(each) if function is dict and type(each) in DICTS else each)
         iterate(trace, each)
         if identity(each) in trace.outside.given.objects:
             merged(trace, each)

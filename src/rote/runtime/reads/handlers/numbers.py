@@ -74,6 +74,7 @@ from ...numbers import (
     NAME_OF,
     OF_MEMBERS,
     OF_TEXTS,
+    OVER_ITEMS,
     ROW_LENGTH,
     STORED,
     STORED_ALONG,
@@ -131,7 +132,7 @@ _BUFFERS = frozenset({io.BufferedWriter, io.BufferedRandom, io.BytesIO, io.FileI
 _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "separators", "sort_keys"})
 """Settings of JSON that are data."""
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
-_GIVEN = _COMPUTED | {list, tuple, type(None)}
+_GIVEN = _COMPUTED | {list, tuple, type(None)} | OVER_ITEMS
 """Types of what is changed where a call has given it."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
@@ -187,6 +188,8 @@ _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
 _IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
 """Types of numpy's functions."""
+_OF_NUMBERS = (numpy.array, numpy.asarray)
+"""Functions of numpy's that make an array of numbers of Python's."""
 _FIELDS_OF_C = (MemberDescriptorType, GetSetDescriptorType)
 _NOTHING: frozenset[int] = frozenset()
 _ABSTRACT: Any = abc.ABCMeta.__instancecheck__
@@ -225,7 +228,8 @@ _MOVES: Mapping[Any, Container[int]] = {
     set.copy: _NOTHING, set.clear: _NOTHING, set.pop: _NOTHING, frozenset.copy: _NOTHING,
     ContextVar.reset: frozenset({1}), dict.__setitem__: frozenset({2}),
     OrderedDict.__setitem__: frozenset({2}),
-    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
+    dict.__getitem__: _NOTHING, dict.__contains__: _NOTHING,
+    type({}.keys()).__contains__: _NOTHING, FunctionType.__get__: frozenset({0, 1, 2}),
     MethodType: _EVERY, **dict.fromkeys(_HOLD_ALL, _EVERY),
 }  # fmt: skip
 """Functions that look at none of the arguments at these places, and call no code that is not followed."""
@@ -234,6 +238,8 @@ _ITERATES = frozenset({
     *_OF_ITERTOOLS,
 })  # fmt: skip
 """Functions that hand on what they iterate, and look at none of it."""
+_GIVES_ITEMS = frozenset({list, tuple, zip, enumerate})
+"""Those whose result goes over the numbers of an array, or holds them."""
 _TAKE = frozenset({list, tuple, next})
 """Functions that keep what a generator gives, or hand it on."""
 _MAKES_EMPTY = frozenset({
@@ -312,6 +318,8 @@ class TrackingNotes:
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
             numbers.drop_operands()
+            if numbers.iterated:
+                numbers.leave_iterated()
             if numbers.handed:
                 numbers.leave_handed()
             if numbers.gathered:
@@ -357,6 +365,8 @@ class TrackingNotes:
         kind, _, operator = name.partition(" ")
         if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
             return self._given
+        if kind == "GET_ITER":
+            return self._iterates
         if kind in _TOLD_BEFORE:
             return partial(self._computed, "")
         if kind == "BINARY_OP" and operator.removeprefix("INPLACE_") in BINARY:
@@ -376,7 +386,16 @@ class TrackingNotes:
             return _unprofiled(numbers.take_drawn, value) if here else value
         if numbers is not None and numbers.gathered and (trace := self._trace()) is not None:
             value = _unprofiled(numbers.take_gathered, trace.running.frame(), value)
+        if numbers is not None and numbers.iterated:
+            return _unprofiled(numbers.take_iterated, value)
         return self._computed("", value)
+
+    def _iterates(self, value: Any) -> Any:
+        """What goes over an array that is followed."""
+        numbers = self._numbers()
+        return (
+            _unprofiled(numbers.take_iterated, value) if numbers is not None and numbers.iterated else value
+        )
 
     def _computed(self, function: str, value: Any) -> Any:
         return _unprofiled(self._result, function, value) if type(value) in _COMPUTED else value
@@ -429,6 +448,9 @@ def _moved(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
 
 def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     """The instruction hands on what it iterates; what is iterated may compute that in C."""
+    if numbers.follows_items(value):
+        numbers.iterated = (value,)
+        return
     _iterated(trace, numbers, (value,))
     if type(value) is GeneratorType:
         _gather(trace, numbers, "", value)
@@ -710,7 +732,8 @@ def _call(
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
         return
-    applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays else None
+    from_numbers = any([function is each for each in _OF_NUMBERS])
+    applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays or from_numbers else None
     if applied is not None:
         numbers.computes_apart(*applied, trace.running.frame())
         return
@@ -748,7 +771,7 @@ def _call(
         if type(cached) is FunctionType:  # what it is given is hashed
             numbers.pin_inside(*args)
             _into_python(trace, numbers, cached, args)
-        elif type(found) is FunctionType:
+        elif type(found) is FunctionType and type(function) is not torch.jit.ScriptFunction:
             _into_python(trace, numbers, found, args)
         else:
             _unknown(numbers, function, args if _has_none(function) else (function, *args))
@@ -777,7 +800,8 @@ def _on_arrays(
         how, name = FUNCTION, NAME_OF[function]
     else:
         return None
-    known = takes_names(names) and all(map(_is_of_array, args)) and numbers.holds_array(args)
+    known = takes_names(names) and all(map(_is_of_array, args))
+    known = known and (numbers.holds_array(args) or any([function is each for each in _OF_NUMBERS]))
     return (how, (name, names, *args)) if known else None
 
 
@@ -918,7 +942,10 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _COMPARES:  # an object's own methods say what they look at
         numbers.pin_inside(*args)
     elif function in _ITERATES:
-        _iterated(trace, numbers, args)
+        items = function in _GIVES_ITEMS and not named
+        arrays = tuple([each for each in args if items and numbers.follows_items(each)])
+        _iterated(trace, numbers, tuple([each for each in args if all([each is not one for one in arrays])]))
+        numbers.iterated = arrays
     elif function in (map, reduce) and not named and len(args) > 1 and _hands_on_all(trace, numbers, *args):
         _iterated(trace, numbers, args[1:])
     elif function in _FILLS:

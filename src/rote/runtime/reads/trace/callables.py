@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from functools import partial
 from types import CodeType, FunctionType, GeneratorType, MethodType
@@ -15,6 +16,9 @@ from ..bytecode import MODULE_CALL
 from ..table import lookup
 from .kinds import C_FUNCTIONS, is_readable
 from .outside import Outside
+
+_CALL = getattr(operator, "call", None)
+"""The function of C that calls what others give it; Python has it since 3.11."""
 
 
 class Callables:
@@ -32,7 +36,9 @@ class Callables:
         self.called: set[int] = set()
         self.settled: dict[tuple[type, str], str] = {}
         self.handed: dict[int, CodeType] = {}
-        self._handed: set[type] = set()  # classes of objects that functions in C were given
+        # classes of objects that functions in C were given, and whether they may call these
+        self._handed: set[tuple[type, bool]] = set()
+        self._calls_members = False
         self.has_switched = False
         self._outside = outside
         self._switches: list[Switch] = []  # what the wrappers around the code that runs say to Dynamo
@@ -47,9 +53,15 @@ class Callables:
                 find(target, function, "")
             self._follow(target)
 
-    def hand(self, value: Any) -> None:
-        """A function in C gets something that it may run or iterate over, and looks into what that gives."""
+    def hand(self, value: Any, *, calls: bool = True) -> None:
+        """A function in C gets something that it may run or iterate over, and looks into what that gives.
+
+        Without ``calls`` it is a member of what that gets, or what code gives back to it: these are compared,
+        hashed or added, and ``operator.call`` alone calls them.
+        """
         kind = type(value)
+        self._calls_members = self._calls_members or value is _CALL
+        calls = calls or self._calls_members
         if issubclass(kind, partial):
             self.hand(value.func)
         elif issubclass(kind, (MethodType, *C_FUNCTIONS)):
@@ -59,14 +71,14 @@ class Callables:
             original = self._outside.running.swaps.original(code)
             self.handed[identity(original)] = original
         elif is_readable(value):
-            held = members.values(value) if issubclass(kind, dict) else members.keys(value)
-            for each in {type(each): each for each in held}.values():
-                if lookup.can_change(type(each)) and not is_readable(each):
-                    self.hand(each)
-        if kind not in self._handed and lookup.can_change(kind):
-            self._handed.add(kind)
+            for each in _held_in(value).values():
+                if lookup.can_change(type(each)):
+                    self.hand(each, calls=False)
+        if (kind, calls) not in self._handed and lookup.can_change(kind):
+            self._handed.add((kind, calls))
             for method in lookup.special_methods(kind):
-                self.hand(method)
+                if calls or method is not lookup.find(kind, "__call__").value:
+                    self.hand(method)
 
     def _follow(self, function: FunctionType) -> None:
         code, running = function.__code__, self._outside.running
@@ -126,6 +138,20 @@ class Callables:
         """What is called is looked at anew."""
         self.settled.clear()
         self.called.clear()
+
+
+def _held_in(container: Any) -> dict[type, Any]:
+    """What lies in a container and in containers inside, at any depth: one object of each class."""
+    found, met, left = dict[type, Any](), set[int](), [container]
+    while left:
+        part = left.pop()
+        if is_readable(part):
+            if identity(part) not in met:
+                met.add(identity(part))
+                left.extend(members.values(part) if issubclass(type(part), dict) else members.keys(part))
+        else:
+            found[type(part)] = part
+    return found
 
 
 def names_of(kind: type, code: CodeType, original: Callable[[CodeType], CodeType]) -> list[str]:
