@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import threading
 
 import pytest
 import torch
 
+import rote
 from rote.base.errors import CaptureError
 from rote.runtime.backends import PROCESS
 from rote.runtime.backends.protocol import NumberCell
@@ -275,6 +277,32 @@ def test_a_number_is_set_in_each_instance(backend):
             assert raw(results[0]) == raw(x * value)
     finally:
         session.release()
+
+
+@pytest.mark.parametrize("inputs", [0, 1])
+def test_threads_that_have_no_context(inputs):
+    """To set a kernel's parameters there would end the process."""
+    state, plain = {"scale": 1.0}, {"scale": 1.0}
+
+    def scaled(state, *given):
+        state["scale"] += 0.25
+        return made((6, 37), torch.float32) * state["scale"] + sum(given)
+
+    g = rote.graph(lambda *given: scaled(state, *given), keep=True)
+    given = [made((6, 37), torch.float32) for _ in range(inputs)]
+    pairs_of = list[bool]()
+
+    def play():
+        pairs_of.extend([raw(g(*given)) == raw(scaled(plain, *given)) for _ in range(4)])
+
+    for _ in range(4):
+        play()
+    for _ in range(3):
+        thread = threading.Thread(target=play)
+        thread.start()
+        thread.join()
+    assert pairs_of == [True] * 28 and g.report().replayed >= 20, g.explain()
+    g.reset()
 
 
 def raw(tensor):

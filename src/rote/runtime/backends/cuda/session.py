@@ -49,6 +49,7 @@ from ..protocol import (
 )
 from .graphs import (
     MOST_OPERATIONS,
+    NO_CONTEXT,
     OUT_OF_MEMORY,
     CopyingGraph,
     DriverError,
@@ -125,7 +126,11 @@ class CudaSegment:
         numbers, graph = self._numbers, self._graph
         if numbers is None or graph is None:
             raise InternalError(_RELEASED)
-        if status := numbers.set():
+        status = numbers.set()
+        if status == NO_CONTEXT:
+            torch.cuda.mem_get_info(self._device)  # makes one, and is allowed beside any capture
+            status = numbers.set()
+        if status:
             raise EnvironmentError_(f"the driver refused a number in a graph: it returned {status}")
         graph.replay()
 

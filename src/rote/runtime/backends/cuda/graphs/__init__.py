@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .cuda_driver import OUT_OF_MEMORY, DriverError, LaunchShape, driver, known_driver
+from .cuda_driver import NO_CONTEXT, OUT_OF_MEMORY, DriverError, LaunchShape, driver, known_driver
 from .launched import launched_between
 from .nodes import MOST_OPERATIONS, CopyingGraph, PlainGraph, launcher
 from .patches import KnownWords, PatchedInstance, PatchedKernel, find_words
