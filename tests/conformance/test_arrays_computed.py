@@ -147,8 +147,8 @@ def logged(s: Any, obs: Any) -> Any:
 
 def each_number(s: Any, obs: Any) -> Any:
     found = torch.zeros(3, dtype=torch.float64, device=s.device)
-    for weight, row in zip(obs * 2, s.weight, strict=True):
-        found = found + weight * row
+    for row, weight in enumerate(obs * 2):
+        found = found + s.weight[row] * float(weight)
     return found
 
 
@@ -529,7 +529,7 @@ STEPS: tuple[Step, ...] = tuple(
             lambda a, b, n: _set(a, 0, n),
             lambda a, b, n: _set(a, slice(1, None), b[1:]),
             lambda a, b, n: _add(a, n),
-            lambda a, b, n: torch.from_numpy(a).mul_(n) if n == 2 else a + 1,
+            lambda a, b, n: torch.from_numpy(a).mul_(n) if n == 2 and a.strides[0] > 0 else a + 1,
             lambda a, b, n: a if a[0] > 0.3 else b,
             lambda a, b, n: np.array([*a[:2], n]),
             lambda a, b, n: np.array(a.tolist()),
