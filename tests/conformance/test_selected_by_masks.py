@@ -11,6 +11,8 @@ import torch
 from torch import Tensor
 
 import rote
+from rote.runtime.capture.path import Mode
+from rote.runtime.capture.tracer import Tracer
 from rote.testing import assert_same
 
 CALLS = 10
@@ -74,7 +76,15 @@ def transposed(x: Tensor, m: Tensor, y: Tensor) -> None:
         x[m] = y[m]
 
 
+def compared_twice(x: Tensor, m: Tensor, y: Tensor) -> None:
+    high = y.view(*m.shape, -1)[..., 0]
+    x[high > 0] = 1 - y[high > 0]
+    x[high < 0] += y[high < 0]
+    x[~m] = y[~m]
+
+
 BACK = (
+    compared_twice,
     shifted, own_sum, own_product, other_source, named, in_a_loop, twice, with_a_number, own_shift, a_view,
     transposed,
 )  # fmt: skip
@@ -219,7 +229,59 @@ def compared(x: Tensor, m: Tensor, y: Tensor) -> Any:
     return flags
 
 
+def compared_then(x: Tensor, m: Tensor, y: Tensor) -> None:
+    """The operand of a comparison is written between two: as many elements, in other places."""
+    high = y.view(*m.shape, -1)[..., 0] * 1
+    found = y[high > 0]
+    high.copy_(high.flip(0))
+    x[high > 0] = found
+
+
+def made_then(x: Tensor, m: Tensor, y: Tensor) -> None:
+    """One of two equal masks is written before it is used."""
+    turned = m & True
+    found = y[m & True]
+    turned.copy_(m.flip(0))
+    x[turned] = found
+
+
+def made_before(x: Tensor, m: Tensor, y: Tensor) -> None:
+    """One of two equal masks is written before it selects."""
+    turned = m & True
+    turned.copy_(m.flip(0))
+    x[m & True] = y[turned]
+    x[m & True] = y[m & True] + y[turned]
+
+
+def around_reads(x: Tensor, m: Tensor, y: Tensor) -> Any:
+    """Calls that follow a path come to masks before its end and behind it."""
+    high = y.view(*m.shape, -1)[..., 0]
+    x[high > 0] = y[high > 0] * 2
+    ways = [bool(each.nan_to_num(0, 0, 0).sum() > 0) for each in (y, x)]
+    if ways[0]:
+        x[~m] = y[~m]
+    if ways[1]:
+        x[m] += 1
+    return ways
+
+
+def compared_views(x: Tensor, m: Tensor, y: Tensor) -> None:
+    """One comparison, two parts of it, with as many elements in both."""
+    both = torch.stack([m, m.flip(0)]) & True
+    found = y[both[0]]
+    x[both[1]] = found
+
+
+def compared_outside(x: Tensor, m: Tensor, y: Tensor) -> None:
+    """What is compared is written between the two comparisons, by what a list holds."""
+    found = y[~m]
+    m ^= torch.tensor([True] * m.shape[-1], device=m.device)
+    m ^= True
+    x[~m] = y[~m] if found.numel() != y[~m].numel() else found
+
+
 OTHERWISE = (
+    around_reads, compared_then, made_then, made_before, compared_views, compared_outside,
     changed_between, other_mask, source_changed, swapped, looked_at, looked_at_first, returned, returned_view,
     reduced, read_between, branch_keeps, rounded, weighted_by_place, joined, written_elsewhere, in_a_list,
     grows_beside, overlapping, raises, unseen_look, complex_between, compared,
@@ -258,6 +320,13 @@ def test_what_is_written_back_needs_no_size(device, program, shapes):
     report = g.report()
     assert report.replayed == CALLS - 3, g.explain()
     assert len(report.recordings) == 1 and not report.recordings[0].islands, g.explain()
+
+
+@pytest.mark.parametrize("program", (*BACK, around_reads), ids=lambda each: each.__name__)
+def test_a_capture_has_no_values(device, monkeypatch, program):
+    """On the host, what is captured has run; it goes on as where it has not."""
+    monkeypatch.setattr(Tracer, "_has_values", property(lambda self: self.cursor.mode is Mode.OBSERVE))
+    assert play(program, SHAPES["rows"], device).report().replayed >= 3
 
 
 @pytest.mark.parametrize("shapes", SHAPES)

@@ -428,10 +428,9 @@ class HostDataMode(TorchFunctionMode):
             return False
         site = user_site()
         target, back = args[0], found[0]
-        if func is not _Tensor.__setitem__ or len(found) > 1 or not selected.ends_at(*args):
-            tracer.stray_selected(found)
-            return False
-        if tracer.taken.among(args) or tracer.unwritten.reasons("", [target], site):
+        ends = func is _Tensor.__setitem__ and len(found) == 1
+        ends = ends and selected.ends_at(target, args[1], args[2], tracer.cursor.done)
+        if not ends or tracer.taken.among(args) or tracer.unwritten.reasons("", [target], site):
             tracer.stray_selected(found)
             return False
         selected.back.update(back.lines)

@@ -185,7 +185,7 @@ class Tracer(DispatchMode):
             self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
-        self.selected = Selections(self.writes.count)
+        self.selected = Selections(self.writes.count, self._made_inside)
         self.passes = BackwardPasses()
         self.made: ConstructorCall | None = None  # makes an instance of a class of tensors
         self._script: MadeByScript | None = None  # what the function of TorchScript that runs has made
@@ -459,6 +459,11 @@ class Tracer(DispatchMode):
         self.selected.add(out, selected)
         return out
 
+    def _made_inside(self, tensor: torch.Tensor) -> Token | None:
+        """How a tensor looks that the call has made."""
+        origin = self.cursor.storages.origin(tensor)
+        return self.cursor.storages.token(tensor) if origin is not None and origin[0] is NEW else None
+
     @property
     def _has_values(self) -> bool:
         """Whether tensors have their values while the call runs."""
@@ -478,7 +483,7 @@ class Tracer(DispatchMode):
         """Run an operation while there are elements that a mask has selected."""
         selected, tensors = self.selected, tensors_of(args, kwargs)
         found = selected.among(tensors) if not self.cursor.suspended else []
-        joined = selected.joined(func, tensors, kwargs) if found else None
+        joined = selected.joined(func, tensors, kwargs, self.cursor.done) if found else None
         if joined is None:
             self.stray_selected(found)
             return self._dispatch(func, args, kwargs)

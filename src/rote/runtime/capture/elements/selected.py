@@ -19,18 +19,21 @@ Not where gradients are asked for, and not where nobody has written the target: 
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from ....base import Lines
+from ...program import Operation, Token
 from ...pytorch import is_wrapped
 from .positions import COPIED, PLAIN
 
 _Tensor: Any = torch.Tensor
+Done = Callable[[], Sequence[Operation]]
+"""Tells the operations of a call until now."""
 _ANY = frozenset({"neg", "abs", "clone"})
 """Operations that calculate nothing."""
 _EXACT = frozenset({
@@ -38,6 +41,11 @@ _EXACT = frozenset({
     "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or", "logical_not",
 })  # fmt: skip
 """Operations that IEEE 754 defines, or that are on integers: an element has the same bits in each place."""
+_COMPARE = frozenset({
+    "eq", "ne", "lt", "le", "gt", "ge", "isnan",
+    "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "logical_and", "logical_or", "logical_not",
+})  # fmt: skip
+"""Operations that make masks."""
 _HALVES = frozenset({torch.float16, torch.bfloat16})
 _SPECIAL = ("and", "or", "xor", "invert", "truediv", "radd", "rmul", "rand", "ror", "rxor")
 
@@ -59,6 +67,7 @@ class SelectedElements:
     """Elements that a mask has selected.
 
     Attributes:
+        token: How the mask looks, if the call has made it; one that is gone is known by that.
         all: What lies in all elements; None where the call does as in eager.
         rest: Dimensions that the mask leaves.
         lines: What has selected them, and those of which they are made.
@@ -67,6 +76,7 @@ class SelectedElements:
 
     mask: weakref.ref[torch.Tensor]
     mask_count: int
+    token: Token | None
     all: torch.Tensor | None
     all_count: int
     rest: int
@@ -83,9 +93,12 @@ class Selections:
         strayed: Lines whose elements were used otherwise.
     """
 
-    def __init__(self, count: Callable[[torch.Tensor], int]) -> None:
+    def __init__(
+        self, count: Callable[[torch.Tensor], int], described: Callable[[torch.Tensor], Token | None]
+    ) -> None:
         self.known: dict[int, tuple[weakref.ref[torch.Tensor], SelectedElements]] = {}
         self._count = count
+        self._described = described
         self.back: set[Lines] = set()
         self.strayed: set[Lines] = set()
 
@@ -121,8 +134,9 @@ class Selections:
     ) -> SelectedElements:
         """What a mask selects of a tensor; ``lazily`` where it will be chosen of all elements."""
         found = SelectedElements(
-            weakref.ref(mask), self._count(mask), None, 0, tensor.dim() - mask.dim(), frozenset([lines]), real
-        )
+            weakref.ref(mask), self._count(mask), self._described(mask), None, 0,
+            tensor.dim() - mask.dim(), frozenset([lines]), real,
+        )  # fmt: skip
         return self.whole(found, tensor) if lazily else found
 
     def whole(self, selected: SelectedElements, everything: torch.Tensor) -> SelectedElements:
@@ -136,7 +150,7 @@ class Selections:
         return any([not each.real for each in found])
 
     def joined(
-        self, func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any]
+        self, func: Any, tensors: list[torch.Tensor], kwargs: dict[str, Any], done: Done
     ) -> SelectedElements | None:
         """What an operation gives of such elements, but for all of them; None if that is not understood."""
         found, (base, inplace) = self.among(tensors), _named(func)
@@ -145,7 +159,7 @@ class Selections:
             return None
         if inplace and self.find(tensors[0]) is None:
             return None
-        if any([each.mask() is not first.mask() or each.rest != first.rest for each in found]):
+        if any([not _is_of_one_mask(each, first, done) or each.rest != first.rest for each in found]):
             return None
         if not all([_is_beside(each, first.rest) for each in others]):
             return None
@@ -157,23 +171,28 @@ class Selections:
             return None
         lines = frozenset[Lines]().union(*[each.lines for each in found])
         real = all([each.real for each in found])
-        return SelectedElements(first.mask, first.mask_count, None, 0, first.rest, lines, real)
+        return replace(first, all=None, all_count=0, lines=lines, real=real)
 
     def _is_now(self, selected: SelectedElements) -> bool:
         """Whether neither the mask nor what it was asked of was written since."""
         mask, everything = selected.mask(), selected.all
-        if mask is None or self._count(mask) != selected.mask_count:
+        same = selected.token is not None if mask is None else self._count(mask) == selected.mask_count
+        if not same:
             return False
         if everything is None:
             return True
         tracked = torch.is_grad_enabled() and everything.requires_grad
         return not tracked and self._count(everything) == selected.all_count
 
-    def ends_at(self, tensor: Any, key: Any, new: Any) -> bool:
+    def ends_at(self, tensor: Any, key: Any, new: Any, done: Done) -> bool:
         """Whether such elements are written where they would be chosen of all elements."""
         selected, target = self.find(new), tensor
-        if selected is None or selected.mask() is not key or not self._is_now(selected):
+        if selected is None or not self._is_now(selected) or not isinstance(key, torch.Tensor):
             return False
+        if selected.mask() is not key:
+            one, other = selected.token, self._described(key)
+            if one is None or other is None or not _are_made_alike(one, other, done()):
+                return False
         rest, own = new.shape[1:], target.shape[key.dim() :] if may_be_selected(target, key) else None
         if own is None or len(own) != selected.rest or target.dtype is not new.dtype:
             return False
@@ -200,6 +219,42 @@ def may_be_selected(tensor: Any, key: Any) -> bool:
 def asks_nothing(func: Any) -> bool:
     """Whether a function leads to its operation, and looks at no tensor before."""
     return func in _LEADS_ON
+
+
+def _is_of_one_mask(one: SelectedElements, other: SelectedElements, done: Done) -> bool:
+    """Whether a mask has selected both, as it was at one time, or two that are equal."""
+    mask = one.mask()
+    if one is other or (mask is not None and mask is other.mask()):
+        return one.mask_count == other.mask_count
+    alike = one.token is not None and other.token is not None
+    return alike and _are_made_alike(cast("Token", one.token), cast("Token", other.token), done())
+
+
+def _are_made_alike(one: Token, other: Token, done: Sequence[Operation]) -> bool:
+    """Whether two masks that a call has made are equal: one comparison of the same operands gave both.
+
+    Neither they nor the operands were written since the first of the two was made.
+    """
+    first, second = (_maker_of(each, done) for each in (one, other))
+    if first is None or second is None or not done[first].is_called_as(done[second]) or done[first].computes:
+        return False
+    fixed = {one.origin, other.origin, *[each.origin for each in done[first].tokens]}
+    later = done[min(first, second) + 1 :]
+    return all([each.name.startswith("aten::") and fixed.isdisjoint(_written(each)) for each in later])
+
+
+def _maker_of(mask: Token, done: Sequence[Operation]) -> int | None:
+    """Which operation has made a mask, if it gives nothing else, and the same for the same operands."""
+    for number, each in enumerate(done):
+        if any([type(result) is Token and result.origin == mask.origin for result in each.results]):
+            name = each.name.removeprefix("aten::").partition(".")[0]
+            return number if name in _COMPARE and each.results == (mask,) else None
+    return None
+
+
+def _written(operation: Operation) -> list[Any]:
+    tokens = operation.tokens
+    return [tokens[place].origin for place in operation.written]
 
 
 def writes_first(func: Any) -> bool:
