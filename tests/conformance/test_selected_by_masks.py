@@ -326,7 +326,7 @@ def test_what_is_written_back_needs_no_size(device, program, shapes):
 def test_a_capture_has_no_values(device, monkeypatch, program):
     """On the host, what is captured has run; it goes on as where it has not."""
     monkeypatch.setattr(Tracer, "_has_values", property(lambda self: self.cursor.mode is Mode.OBSERVE))
-    assert play(program, SHAPES["rows"], device).report().replayed >= 3
+    assert play(program, SHAPES["rows"], device).report().replayed >= 2
 
 
 @pytest.mark.parametrize("shapes", SHAPES)
