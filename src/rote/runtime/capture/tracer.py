@@ -185,7 +185,7 @@ class Tracer(DispatchMode):
             self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
-        self.selected = Selections(self.writes.count, self._made_inside)
+        self.selected = Selections(self.writes.count, cursor.storages)
         self.passes = BackwardPasses()
         self.made: ConstructorCall | None = None  # makes an instance of a class of tensors
         self._script: MadeByScript | None = None  # what the function of TorchScript that runs has made
@@ -458,11 +458,6 @@ class Tracer(DispatchMode):
         out = get() if not lazily else self.host.aside(get) if real else self._standing(selected)
         self.selected.add(out, selected)
         return out
-
-    def _made_inside(self, tensor: torch.Tensor) -> Token | None:
-        """How a tensor looks that the call has made."""
-        origin = self.cursor.storages.origin(tensor)
-        return self.cursor.storages.token(tensor) if origin is not None and origin[0] is NEW else None
 
     @property
     def _has_values(self) -> bool:

@@ -27,7 +27,7 @@ from typing import Any, cast
 import torch
 
 from ....base import Lines
-from ...program import Operation, Token
+from ...program import NEW, Operation, StorageTable, Token
 from ...pytorch import is_wrapped
 from .positions import COPIED, PLAIN
 
@@ -93,12 +93,10 @@ class Selections:
         strayed: Lines whose elements were used otherwise.
     """
 
-    def __init__(
-        self, count: Callable[[torch.Tensor], int], described: Callable[[torch.Tensor], Token | None]
-    ) -> None:
+    def __init__(self, count: Callable[[torch.Tensor], int], storages: StorageTable) -> None:
         self.known: dict[int, tuple[weakref.ref[torch.Tensor], SelectedElements]] = {}
         self._count = count
-        self._described = described
+        self._storages = storages
         self.back: set[Lines] = set()
         self.strayed: set[Lines] = set()
 
@@ -138,6 +136,11 @@ class Selections:
             tensor.dim() - mask.dim(), frozenset([lines]), real,
         )  # fmt: skip
         return self.whole(found, tensor) if lazily else found
+
+    def _described(self, tensor: torch.Tensor) -> Token | None:
+        """How a tensor looks that the call has made."""
+        origin = self._storages.origin(tensor)
+        return self._storages.token(tensor) if origin is not None and origin[0] is NEW else None
 
     def whole(self, selected: SelectedElements, everything: torch.Tensor) -> SelectedElements:
         """Such elements, with what lies in all elements."""
