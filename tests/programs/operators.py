@@ -40,6 +40,28 @@ def sums_by_index(device: torch.device) -> Made:
 
 
 @program()
+def farthest_points(device: torch.device) -> Made:
+    """Points that lie far from one another, as PointNet++ samples them."""
+
+    def sample(points: Tensor) -> Tensor:
+        batch, count, _ = points.shape
+        chosen = torch.zeros(batch, 8, dtype=torch.long, device=device)
+        distance = torch.ones(batch, count, device=device) * 1e10
+        farthest = torch.zeros(batch, dtype=torch.long, device=device)
+        rows = torch.arange(batch, dtype=torch.long, device=device)
+        for each in range(8):
+            chosen[:, each] = farthest
+            centroid = points[rows, farthest, :].view(batch, 1, 3)
+            from_here = torch.sum((points - centroid) ** 2, -1)
+            mask = from_here < distance
+            distance[mask] = from_here[mask]
+            farthest = torch.max(distance, -1)[1]
+        return chosen
+
+    return Made(sample, batches(device, (4, 64, 3)))
+
+
+@program()
 def sorted_and_unique(device: torch.device) -> Made:
     """Numbers in order, their sums, and each of them once."""
 

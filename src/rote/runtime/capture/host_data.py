@@ -19,6 +19,7 @@ from __future__ import annotations
 import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
 from typing import Any, NamedTuple, cast
 
@@ -35,6 +36,7 @@ from ..autograd import GradientUse
 from ..autograd.graph import nodes_below
 from ..numbers import INDEX_TYPES, TrackedNumbers
 from ..objects import form_of, pointer_of
+from ..operators import tensors_of
 from ..program import (
     INPUT,
     HostBytes,
@@ -52,29 +54,32 @@ from ..program import operations as ops
 from ..pytorch import is_wrapped
 from ..state import get_profile, set_profile
 from .composites import COMPOSITES, call_composite
-from .path import (
+from .elements import (
     PUT,
-    BuiltNumbers,
-    HandedNumbers,
-    Mode,
-    ReadArray,
-    ReadList,
     TakenView,
     WrittenPlace,
-    built_of,
-    factors_in,
-    given_numbers,
-    in_list,
+    asks_nothing,
+    choose,
     is_mask_of,
-    may_be_handed,
+    may_be_selected,
     may_be_stored,
     number_in,
     places_of,
     put_at,
     read_at,
 )
+from .elements import READS_PLACE as _READS_PLACE
 from .path import (
-    READS_PLACE as _READS_PLACE,
+    BuiltNumbers,
+    HandedNumbers,
+    Mode,
+    ReadArray,
+    ReadList,
+    built_of,
+    factors_in,
+    given_numbers,
+    in_list,
+    may_be_handed,
 )
 from .tracer import Tracer
 
@@ -137,6 +142,7 @@ _INDEXING_ALONE = _INDEXING | {tuple}
 _INDEXES = frozenset({_Tensor.__getitem__, _Tensor.__setitem__})
 _CHECKPOINT = torch.utils.checkpoint.__file__
 """Looks at a history of its own in torch 2.11; that a call checkpoints is a reason by itself."""
+_BY_INDEX = "aten::index.Tensor"
 _GIVES_NUMBER = frozenset({_Tensor.item, _Tensor.__float__, _Tensor.__int__, _Tensor.__index__})
 _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON | {_REBINDS}
@@ -186,10 +192,12 @@ class HostDataMode(TorchFunctionMode):
         numbers: TrackedNumbers | None = None,
         lend: Callable[[Any, Callable[[bool], bool]], None] = lambda array, stray: None,
         whole: Collection[Lines] = (),
+        selecting: Collection[Lines] = (),
     ) -> None:
         super().__init__()
         self._lend = lend
         self._whole = whole
+        self._selecting = selecting
         self.strayed: dict[Lines, None] = {}  # which lines have made arrays that are read
         self.read: list[LentTensor] = []  # those of which all numbers were read then
         self._numbers = numbers if numbers is not None and numbers.follows else None
@@ -220,6 +228,11 @@ class HostDataMode(TorchFunctionMode):
             kwargs = {**kwargs, **{name: self._read_number(kwargs[name]) for name in factors}}
         if func in _INDEXES and type(args[1]) in _INDEXING_ALONE:
             args = args[0], self._without_lists(args[0], args[1]), *args[2:]
+        if self._tracer.selected.known and self._ends_selected(func, args, kwargs or {}):
+            return None
+        if func is _Tensor.__getitem__ and self._selects(args):
+            lazily = self._is_written_back()
+            return self._tracer.select(args[0], args[1], partial(func, *args), lazily=lazily)
         if self._places is not None and func in _READS_PLACE:
             if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
                 args = args[0], self._read_index(args[1], index)
@@ -390,6 +403,43 @@ class HostDataMode(TorchFunctionMode):
         elif not host.is_made(pointer_of(array)):
             return array
         return self._build(torch.tensor, (array,), {"device": tensor.device})
+
+    def _selects(self, args: tuple[Any, ...]) -> bool:
+        """Whether a tensor is indexed by a mask, which is understood where that is only written back."""
+        tracer = self._tracer
+        fits = len(args) == 2 and type(args[1]) is torch.Tensor and may_be_selected(*args)
+        if not fits or tracer.cursor.blockers or args[0].device != tracer.cursor.device:
+            return False
+        return not (tracer.taken.among(args) or tracer.selected.among(args))
+
+    def _is_written_back(self) -> bool:
+        """Whether calls have only written back what this line selects; a recorded one tells itself."""
+        cursor = self._tracer.cursor
+        if cursor.mode is not Mode.FOLLOW:
+            return running_lines() in self._selecting
+        known = cursor.expected
+        return known is None or (known.kind, known.name, known.site) != (ops.SHAPED, _BY_INDEX, user_site())
+
+    def _ends_selected(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Whether a function has written back what a mask has selected; other uses may not be understood."""
+        tracer, selected = self._tracer, self._tracer.selected
+        found = [] if asks_nothing(func) else selected.among(tensors_of(args, kwargs))
+        if not found:
+            return False
+        site = user_site()
+        target, back = args[0], found[0]
+        ends = func is _Tensor.__setitem__ and len(found) == 1
+        ends = ends and selected.ends_at(target, args[1], args[2], tracer.cursor.done)
+        if not ends or tracer.taken.among(args) or tracer.unwritten.reasons("", [target], site):
+            tracer.stray_selected(found)
+            return False
+        selected.back.update(back.lines)
+        if back.all is None:
+            with selected.aside(args[2]):
+                self.__torch_function__(func, (), args)
+        else:
+            choose(args[1], back.all, target)
+        return True
 
     def _take(
         self, numbers: TrackedNumbers, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -748,6 +798,7 @@ class HostDataMode(TorchFunctionMode):
         for why in cursor.quietly(lambda: tracer.unwritten.reasons(name, [tensor], operation.site)):
             cursor.block(why)
         alias = cursor.quietly(lambda: cursor.aliases.keep(tensor))
+        tracer.leave_selected()
 
         def read() -> Any:
             return look(alias)

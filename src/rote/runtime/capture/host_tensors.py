@@ -24,7 +24,8 @@ from ..program import ArrayMemory, Operand, Operation, StorageTable, address_ran
 from ..program import operations as ops
 from ..pytorch import unseen_functions
 from ..recording import OperationCall
-from .path import CHANGED, PUT, BuiltArray, Cursor, Follower, Mode, Writes
+from .elements import PUT
+from .path import CHANGED, BuiltArray, Cursor, Follower, Mode, Writes
 
 _WRITTEN = "an array over the memory of a tensor is written after numpy has read it, or the tensor is"
 

@@ -110,6 +110,7 @@ class Plan:
         min_segment: Operations that a segment must have.
         split: Names of operations that run between segments.
         whole: Lines that make arrays over the memory of tensors whose numbers are read as they are made.
+        selecting: Lines that only write back what they select by masks.
         generators: Random generators that lived outside at earlier calls.
         known: What the call is known to do; then its reads and writes are not noted.
         binds: The slots that calls like it bind.
@@ -137,6 +138,7 @@ class Plan:
     min_segment: int = 0
     split: frozenset[str] = frozenset()
     whole: Collection[Lines] = ()
+    selecting: Collection[Lines] = ()
     generators: Iterable[torch.Generator] = ()
     known: Noted | None = None
     binds: Sequence[Target] = ()
@@ -213,6 +215,8 @@ class Observation:
         nested: Whether it went back through what a backward has made, on a GPU.
         rebound: Tensors from outside to which it gave other memory, and which lie where they lay.
         strayed: Which lines have made arrays over the memory of tensors that it reads past PyTorch.
+        selecting: Which lines have written back what they have selected by masks.
+        selecting_else: Which have done something else with it.
     """
 
     value: Any
@@ -242,6 +246,8 @@ class Observation:
     nested: bool
     rebound: Sequence[torch.Tensor]
     strayed: Collection[Lines]
+    selecting: Collection[Lines]
+    selecting_else: Collection[Lines]
 
     @property
     def computes(self) -> bool:
@@ -398,8 +404,9 @@ class TracedCall:
         use.give(self._call.names(), self._leaves)
         numbers = self._plan.numbers
         host = HostDataMode(
-            tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend, self._plan.whole
-        )
+            tracer, use, self._given, self._hooks.is_shown, numbers, self._hooks.lend, self._plan.whole,
+            self._plan.selecting,
+        )  # fmt: skip
         try:
             # The streams are outermost: a segment is closed or thrown away before they are left. What rote
             # orders itself, when it comes and goes, is none of the call's.
@@ -610,6 +617,7 @@ class TracedCall:
         blockers += tracer.unwritten.reasons("the caller", tensors, self._site)
         if any([leaf.tracked for leaf in template.leaves]):
             tracer.taken.leave_graph()
+        tracer.leave_selected(ends=True)
         strayed = tracer.taken.end()
         if strayed and self._plan.numbers is not None:
             self._plan.numbers.strayed.update(strayed)
@@ -655,6 +663,7 @@ class TracedCall:
             tracer.follower.remembered(), recorded, self._failed, cursor.storages, use, self._inputs,
             self._stood, self._hooks.settings, list(tracer.reads.lines), cursor.way, tracer.sharded,
             tracer.passes.nested, tracer.rebound.returned, [*host.strayed],
+            tracer.selected.back, tracer.selected.strayed,
         )  # fmt: skip
 
     def _is_given(self, tensor: torch.Tensor) -> bool:

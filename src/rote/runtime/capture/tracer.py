@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from ...base import MisuseError, Site, Sites, identity, running_lines, user_site
+from ...base import InternalError, MisuseError, Site, Sites, identity, running_lines, user_site
 from ...hazards import rules
 from ...hazards.rules import reason
 from ..autograd import BackwardPasses, SavedNumber
@@ -88,31 +88,37 @@ from ..pytorch import (
     waits_itself,
 )
 from ..state import get_profile, our_profiler, set_profile
+from .elements import (
+    TAKEN,
+    LyingElements,
+    SelectedElements,
+    Selections,
+    TakenView,
+    TakenViews,
+    index_maker,
+    only_reads,
+    writes_first,
+)
 from .host_tensors import HostTensors, MadeByScript
 from .optimizers import average_reason, count_reason, rate_read_reason, stepping
 from .overloads import DETACH, Overload
 from .path import (
     GIVES_MEMORY,
-    TAKEN,
     BuiltNumbers,
     Cursor,
     Follower,
     HandedNumbers,
     HostReads,
-    LyingElements,
     Mode,
     NumbersOfNodes,
     ResizedStorages,
+    RestartError,
     ShardedTensors,
     Steps,
     Stop,
-    TakenView,
-    TakenViews,
     Transfers,
     Writes,
-    index_maker,
     kept_call,
-    only_reads,
 )
 from .placed import Placer
 from .repeated import Repeats
@@ -179,6 +185,7 @@ class Tracer(DispatchMode):
             self._nodes = NumbersOfNodes(numbers)
         self._handed: HandedNumbers | None = None  # numbers that change, which a function was given
         self.taken = TakenViews()
+        self.selected = Selections(self.writes.count, cursor.storages)
         self.passes = BackwardPasses()
         self.made: ConstructorCall | None = None  # makes an instance of a class of tensors
         self._script: MadeByScript | None = None  # what the function of TorchScript that runs has made
@@ -214,12 +221,13 @@ class Tracer(DispatchMode):
                 profiler = None
         tape = self.cursor.tape
         around = tape.session.come_home() if tape is not None else None
+        dispatch = self._on_selected if self.selected.known else self._dispatch
         try:
             if around is None:
-                out = self._dispatch(func, args, kwargs or {})
+                out = dispatch(func, args, kwargs or {})
             else:
                 with around:
-                    out = self._dispatch(func, args, kwargs or {})
+                    out = dispatch(func, args, kwargs or {})
             return out if self.made is None else self._made_as(self.made, out)
         except UnsupportedTensorError as error:
             cursor = self.cursor
@@ -320,6 +328,8 @@ class Tracer(DispatchMode):
                 self._numbers.pin_computed(*args)
             args, kwargs = replaced(Computed, "value", args, kwargs)
             operation, tensors, tokens, placement = self._before(known, args, kwargs)
+        if placement is not _CAPTURED and self.selected.known and placement is not Placement.ANYWHERE:
+            self.leave_selected()
         if placement is not _CAPTURED and placement in _READS:
             return self.runner.seen(self._branch, operation, func, args, kwargs)
         if mode is _FOLLOW:
@@ -436,6 +446,91 @@ class Tracer(DispatchMode):
             lies = self._dispatch(aten.index_select.default, (flat, 0, index), {})
             looked = self._dispatch(aten.as_strided.default, (lies, shape, strides), {})
         return LyingElements(flat, index, lies, looked)
+
+    # ------------------------------------------------------------------ what masks select
+
+    def select(
+        self, tensor: torch.Tensor, mask: torch.Tensor, get: Callable[[], Any], *, lazily: bool
+    ) -> Any:
+        """The call reads what a mask selects; ``lazily`` where earlier calls have only written that back."""
+        real = self._has_values
+        selected = self.selected.select(tensor, mask, running_lines(), lazily=lazily, real=real or not lazily)
+        out = get() if not lazily else self.host.aside(get) if real else self._standing(selected)
+        self.selected.add(out, selected)
+        return out
+
+    @property
+    def _has_values(self) -> bool:
+        """Whether tensors have their values while the call runs."""
+        mode, tape = self.cursor.mode, self.cursor.tape
+        return mode is _OBSERVE or (mode is Mode.RECORD and tape is not None and tape.executes)
+
+    def _standing(self, selected: SelectedElements) -> torch.Tensor:
+        """What the call gets where it cannot get the elements: of that kind, and of another size."""
+        like = selected.all
+        if like is None:
+            raise InternalError("elements were to be stood for of which nothing is known")
+        rows = like.shape[: like.dim() - selected.rest].numel()
+        shape = [rows, *like.shape[like.dim() - selected.rest :]]
+        return self.host.aside(lambda: torch.empty((), dtype=like.dtype, device=like.device).expand(shape))
+
+    def _on_selected(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run an operation while there are elements that a mask has selected."""
+        selected, tensors = self.selected, tensors_of(args, kwargs)
+        found = selected.among(tensors) if not self.cursor.suspended else []
+        joined = selected.joined(func, tensors, kwargs, self.cursor.done) if found else None
+        if joined is None:
+            self.stray_selected(found)
+            return self._dispatch(func, args, kwargs)
+        if found[0].all is None:
+            out = self._dispatch(func, args, kwargs)
+            selected.add(out, joined)
+            return out
+        out = self.host.aside(lambda: func(*args)) if joined.real else None  # what raises does so as in eager
+        parts = [self._all_of(each) for each in args]
+        if inplace := writes_first(func):
+            with self._handing_none():
+                parts[0] = self._dispatch(torch.ops.aten.clone.default, (parts[0],), {})
+        every = self._dispatch(func, tuple(parts), {})
+        joined = selected.whole(joined, every)
+        if out is None:
+            out = args[0] if inplace else self._standing(joined)
+        selected.add(out, joined)
+        if every.dtype not in (found[0].all.dtype, torch.bool):
+            self.stray_selected([joined])
+        return out
+
+    def _all_of(self, operand: Any) -> Any:
+        found = self.selected.find(operand)
+        return found.all if found is not None else operand
+
+    def stray_selected(self, found: Iterable[SelectedElements]) -> None:
+        """Selected elements are not only written back: nothing of this call is kept.
+
+        Raises:
+            RestartError: A capture has no values of them.
+            MisuseError: The recorded call has only written them back.
+        """
+        lazily = [each for each in found if each.all is not None]
+        unreal, cursor, site = self.selected.stray(found), self.cursor, user_site()
+        if not lazily or cursor.suspended:
+            return
+        text = "what a mask selects is not only written back through it, so its size is a condition"
+        begun = cursor.tape is not None and cursor.tape.is_open
+        if cursor.mode is _FOLLOW or (unreal and not begun):
+            raise MisuseError(f"the callable took another way on the same inputs at {site}: {text}")
+        cursor.block(reason(rules.DYNAMIC_SHAPE, text, site))
+        if unreal:
+            cursor.recorder.failure = text
+            raise RestartError(text)
+
+    def leave_selected(self, *, ends: bool = False) -> None:
+        """The host reads, a segment or the call ends: what is selected and still there, strays."""
+        if self.selected.known and self.cursor.mode is not _FOLLOW and not self.cursor.suspended:
+            alive = [selected for _, selected in self.selected.known.values()]
+            self.stray_selected([each for each in alive if ends or each.all is not None])
+        if ends:
+            self.selected.known.clear()
 
     # ------------------------------------------------------------------ numbers
 
@@ -602,6 +697,7 @@ class Tracer(DispatchMode):
         """The call runs a region that Inductor has compiled: one operation, whatever kernels it launches."""
         if taken := self.taken.among(inputs):
             self.stray(taken)
+        self.leave_selected()
         region = REGIONS.of(graph, inputs)
         operands = RegionOperands.sorted_out(inputs, region.written)
         if operands is None:
@@ -644,6 +740,7 @@ class Tracer(DispatchMode):
 
     def meet_script(self, call: ScriptCall) -> Any:
         """The call runs a function of TorchScript, which makes numbers past the dispatcher."""
+        self.leave_selected()
         outer, self._script = self._script, MadeByScript(self.host, self.cursor.storages, call)
         try:
             return self._script.handed(call.run())
@@ -695,6 +792,7 @@ class Tracer(DispatchMode):
     def meet_operator(self, name: str) -> None:
         """The call comes to an operator over Python functions, which is not looked into."""
         cursor = self.cursor
+        self.leave_selected()
         remedy = "Write the branch or the loop in Python, or call it outside."
         cursor.block(reason(rules.UNSUPPORTED_TENSOR, f"{name} takes Python functions", user_site(), remedy))
 

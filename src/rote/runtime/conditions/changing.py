@@ -18,6 +18,28 @@ TRIES = 4
 """Calls in a row that are followed in vain."""
 
 
+class SelectingLines:
+    """What calls have shown of lines that select by masks.
+
+    Attributes:
+        back: Those that only write back what they select.
+    """
+
+    def __init__(self) -> None:
+        self.back: frozenset[Lines] = frozenset()
+        self._otherwise: set[Lines] = set()
+
+    def learn(self, back: Iterable[Lines], otherwise: Iterable[Lines]) -> bool:
+        """A call has written back what some lines have selected, and done something else with that of others.
+
+        Returns:
+            Whether the next calls do some of them in another way.
+        """
+        self._otherwise.update(otherwise)
+        before, self.back = self.back, (self.back | {*back}) - self._otherwise
+        return self.back != before
+
+
 class ChangingNumbers:
     """The slots in which guards of one key have found other numbers than they held.
 

@@ -203,6 +203,11 @@ class Settling:
     def _note_changing(self, found: list[Reason]) -> None:
         """What shows that numbers change: what the call leaves of them, and values that no call had read."""
         changing = self._key.changing
+        lines = self._key.subject.selecting
+        if lines.learn(self._observed.selecting, self._observed.selecting_else) and not found:
+            changing.news += 1
+            text = "what a mask selects here is written back through it, so the next calls need no size of it"
+            found.append(reason(rules.NOT_YET, text, self._site))
         changing.leave([slot for each in self._noted.effects for slot in each.numbers])
         changing.wait([each.window for each in self._noted.effects if each.window is not None])
         counted = any([why.code == rules.OPTIMIZER_COUNT.code for why in found])

@@ -560,6 +560,7 @@ class Specialization:
             split=self.limits.split | self.executed.hiding,
             captures_collectives=self.limits.collectives,
             whole=self.changing.whole,
+            selecting=self.subject.selecting.back,
             watch=weakref.ref(watch),
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -11,6 +11,7 @@ import torch
 from ..arguments import PLAIN, Call, CompiledInput, is_known_by_identity
 from ..autograd.graph import GradientWalk, kept_storages
 from ..backends.protocol import Backend
+from ..conditions import SelectingLines
 from ..memory import Account
 from ..numbers import TrackedNumbers
 from ..program import BackwardLog
@@ -76,6 +77,7 @@ class Subject:
         trusted: Storages that it reads and that nobody can replace.
         inputs: What its arguments are, if it is compiled code; such code gets at no tensor that is an
             argument in another way, such as by the module that holds it.
+        selecting: Lines that select by masks, as all keys know them.
         store: Where what its keys find is kept for later processes; None if nowhere.
     """
 
@@ -90,6 +92,7 @@ class Subject:
     trusted: frozenset[int] = frozenset()
     inputs: tuple[CompiledInput, ...] | None = None
     store: FactStore | None = None
+    selecting: SelectingLines = field(default_factory=SelectingLines)
 
     @property
     def staying(self) -> frozenset[int]:

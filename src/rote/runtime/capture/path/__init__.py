@@ -6,10 +6,8 @@ from .derivatives import NumbersOfNodes
 from .follower import Follower
 from .handed import HandedNumbers, factors_in, given_numbers, in_list, may_be_handed
 from .host_reads import HostReads, ReadArray, ReadList
-from .positions import PUT, WrittenPlace, index_maker, is_mask_of, may_be_stored, number_in, places_of, put_at
 from .resized import GIVES_MEMORY, ResizedStorages
 from .sharded import ShardedTensors
-from .taken import READS_PLACE, TAKEN, LyingElements, TakenView, TakenViews, only_reads, read_at
 from .tape import RestartError, SegmentTape, kept_call
 from .transfers import Steps, Transfers
 from .unseen import UnseenValue

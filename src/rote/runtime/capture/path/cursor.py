@@ -218,6 +218,15 @@ class Cursor:
         known = self.node.operations
         return known[self.index] if self.index < len(known) else None
 
+    def done(self) -> list[Operation]:
+        """The operations of the call until now; none where it is not as the calls before it."""
+        if self.difference is not None or self.blockers:
+            return []
+        return [
+            *[each for node in self.nodes[:-1] for each in node.operations],
+            *self.node.operations[: self.index],
+        ]
+
     def expect(self, operation: Operation) -> Operation:
         """The operation that has run here, which must be this one.
 
