@@ -13,6 +13,7 @@ import dataclasses
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from enum import Enum
 from types import CellType
 from typing import Any, NamedTuple
 
@@ -151,6 +152,7 @@ def _held_in(value: Any) -> list[Any] | None:
         if (
             kind in _PLAIN
             or kind in _IMMUTABLE
+            or issubclass(kind, Enum)
             or (kind is torch.Tensor and each.layout is torch.strided and not each.is_nested)
         ):
             found.append(each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from enum import Enum
 from operator import is_
 from types import FunctionType, MethodType
 from typing import Any
@@ -135,6 +136,8 @@ class Bindings:
         outside = self._outside
         if outside.kinds[type(value)] not in _OBJECTS or identity(value) in outside.given.leaves:
             return None
+        if issubclass(type(value), Enum):
+            return FoundObject(value)  # there is one of each, which its class keeps
         if identity(value) in outside.anchored:
             return FoundObject(value, weakly=True) if not outside.by_content(type(value)) else None
         place = outside.find_place(value)
@@ -215,6 +218,8 @@ class Bindings:
         kind, given = type(value), self._outside.given
         if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
             return True
+        if issubclass(kind, Enum):
+            return self._outside.has(value)
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
         if self._outside.is_tensors(value) or (self._is_check and kind is numpy.ndarray):
@@ -338,12 +343,12 @@ _COUNT = KINDS | {complex}
 
 
 def _is_turned(was: Any, now: Any, *, counts: bool) -> bool:
-    """Whether a slot that was read has turned from one plain value to another, and does not count.
+    """Whether a slot that was read has turned from one plain value or member to another, and does not count.
 
     A replay begins with the one, and leaves the other.
     """
     kinds = type(was), type(now)
-    plain = all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds])
+    plain = all([kind in PLAIN_TYPES or kind in KINDS or issubclass(kind, Enum) for kind in kinds])
     return plain and not (counts and _COUNT.issuperset(kinds))
 
 
