@@ -294,7 +294,7 @@ def _made_tensor(trace: Trace, value: Any) -> None:
         content(trace, value)
     if issubclass(type(value), numpy.ndarray):
         trace.outside.stray(value)
-        trace.makes_tensor(value)
+        trace.outside.makes_tensor(value)
 
 
 def _picks_by_memory(trace: Trace, key: Any) -> bool:

@@ -184,6 +184,8 @@ class Bindings:
         read = outside.reads.get(each.address)
         counts = address_of(each.kind, each.container, each.key) not in binding.by_value
         turned = read is None or _is_turned(read.value, now, counts=counts)
+        filled = outside.has_filled(now)
+        turned = turned or (filled and outside.is_left(each, now))  # an array, of another that is equal
         can = turned and self._can_bind(each, now, binding.marking)
         if each.address in self._slots.dying:
             return
@@ -194,6 +196,7 @@ class Bindings:
             or each.address in binding.often
             or outside.given.number_of(now) is not None  # the next call has another argument
             or outside.is_tensors(now)
+            or filled
             or (binding.others and not outside.is_left(each, now))
         ):
             owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)
@@ -223,6 +226,8 @@ class Bindings:
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
         if self._outside.is_tensors(value) or (self._is_check and kind is numpy.ndarray):
+            return True
+        if self._outside.has_filled(value):
             return True
         numbers = self._followed.numbers
         if numbers is not None and numbers.hands_out(value):
