@@ -103,8 +103,20 @@ def in_global(value):
     return lambda: GLOBAL, put
 
 
+def in_class(value):
+    kind = type("Kind", (), {"s": value})
+    return lambda: kind.s, lambda new: setattr(kind, "s", new)
+
+
+def in_base(value):
+    base = type("Base", (nn.Module,), {"s": value})
+    o = type("Derived", (base,), {})()
+    return lambda: o.s, lambda new: setattr(base, "s", new)
+
+
 PLACES = [
-    in_attribute, in_module, in_buffer, in_slot, in_dict, in_list, deep_inside, in_variable,
+    in_attribute, in_module, in_buffer, in_slot, in_dict, in_list, deep_inside, in_variable, in_class,
+    in_base,
 ]  # fmt: skip
 
 # ---------------------------------------------------------------------- what lies there

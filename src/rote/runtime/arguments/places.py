@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from ..objects import members
 from ..state import ATTRIBUTE, CELL, ITEM, Address, lying_in
 
 MOST = 64
@@ -43,12 +44,16 @@ NOTHING = _Nothing()
 
 
 class StatePlace(NamedTuple):
-    """A slot outside; its container is asked for, and may be gone."""
+    """A slot outside; its container is asked for, and may be gone.
+
+    If that is the dict of a class, the class is asked for beside it.
+    """
 
     kind: str
     container: Callable[[], Any]
     key: Any
     name: str
+    of_class: Callable[[], Any] | None = None
 
     def now(self) -> Any:
         """What lies there; NOTHING if it is empty."""
@@ -98,6 +103,9 @@ def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Stat
         return StatePlace(kind, lambda: container, key, name)
     if kind == ITEM and owner is None and _is_namespace(container):
         return StatePlace(kind, lambda: container, key, name)
+    if kind == ITEM and isinstance(owner, type):
+        of_class = weakref.ref(owner)
+        return StatePlace(kind, lambda: _namespace_of(of_class()), key, name, of_class)
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
     alive = weakref.ref(whose)
@@ -112,6 +120,11 @@ def table_of(value: Any) -> dict[str, Any] | None:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
+
+
+def _namespace_of(kind: type | None) -> Any:
+    """The dict behind the namespace of a class; NOTHING if the class is gone."""
+    return NOTHING if kind is None else members.behind(type.__dict__["__dict__"].__get__(kind))
 
 
 def _is_namespace(value: Any) -> bool:

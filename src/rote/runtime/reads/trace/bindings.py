@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
@@ -212,7 +212,7 @@ class Bindings:
         if self._slots.has_changed(each.kind, where):
             return False
         of_class = issubclass(type(outside.get(each.owner)), type)
-        if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
+        if of_class and type(now) not in _IN_CLASSES:
             return False  # what a class holds may be asked for what it gives instead
         return self._can_be_made(now, marking)
 
@@ -343,6 +343,8 @@ class Bindings:
             self.bound.add(each.address)
 
 
+_IN_CLASSES = PLAIN_TYPES | KINDS | {torch.Tensor, tuple, list, dict, OrderedDict, deque}
+"""Types of what a class hands out as it is: none of them says what is to be given instead."""
 _COUNT = KINDS | {complex}
 """Types of what calls count by; where it is not followed, no call finds again what another one has found."""
 

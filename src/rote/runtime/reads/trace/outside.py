@@ -706,6 +706,8 @@ class Outside(dict[int, Any]):
         read = next(found, None)
         if read is None or identity(read.container) in self.slots.carriers:
             return None
+        if issubclass(type(self.get(read.owner)), type):
+            return None  # another object there may say what is to be given instead
         return self._place(read.kind, read.container, read.key, self.get(read.owner), read.suffix)
 
     def _place(
