@@ -13,8 +13,9 @@ import dataclasses
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextlib import suppress
 from enum import Enum
-from types import CellType
+from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 import torch
@@ -186,7 +187,18 @@ def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | deque[A
         return value if len(value) <= _LEAVES and all([type(key) in _PLAIN for key in value]) else None
     if issubclass(kind, tuple):
         return tuple.__getitem__(value, slice(None))  # a class may have other ways to iterate
-    return table_of(value) if dataclasses.is_dataclass(kind) and not issubclass(kind, dict) else None
+    is_object = dataclasses.is_dataclass(kind) and not issubclass(kind, dict)
+    return _attributes_of(value, kind) if is_object else None
+
+
+def _attributes_of(value: Any, kind: type) -> dict[str, Any]:
+    """What lies in the dict and in the slots of an object."""
+    found = {**(table_of(value) or {})}
+    for name, slot in [pair for base in kind.__mro__ for pair in vars(base).items()]:
+        if type(slot) is MemberDescriptorType:
+            with suppress(AttributeError):
+                found[name] = slot.__get__(value)
+    return found
 
 
 class Places:
