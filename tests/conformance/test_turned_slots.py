@@ -134,6 +134,20 @@ def test_each_call_finds_and_leaves_what_it_would(device, name, turns):
         assert graphed.report().replayed >= CALLS // 2, graphed.explain()
 
 
+@pytest.mark.parametrize(
+    "name", [each for each in scene()[0] if each not in ("raises", "none_first", "of_class")]
+)
+def test_replays_are_verified_where_slots_turn(device, name):
+    functions, names = scene()
+    graphed, plain = rote.graph(functions[name], verify=1), scene()
+    for number in range(24):
+        x = torch.full((3,), float(number - 12), device=device)
+        graphed(x)
+        plain[0][name](x)
+        assert values(names) == values(plain[1]), number
+    assert graphed.report().replayed >= 8, graphed.explain()
+
+
 def test_a_count_is_followed(device):
     """Of a number no state is recorded for each value."""
     s = SimpleNamespace(count=0)

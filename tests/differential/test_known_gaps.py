@@ -9,7 +9,6 @@ import types
 import weakref
 from typing import Any
 
-import numpy
 import pytest
 import torch
 from tests.differential.harness import check, drive, full
@@ -49,24 +48,6 @@ def test_behind_a_mapping_proxy():
         table = {"a": 1.0}
         proxy = types.MappingProxyType(table)
         yield from drive(wrap(lambda x: x * proxy["a"]), change=lambda: table.__setitem__("a", 5.0))
-
-    check(scenario)
-
-
-@gap("where a call makes an array that is equal to the one in a slot, a replay leaves that one there")
-def test_an_equal_array_that_a_call_makes():
-    def scenario(wrap):
-        state = types.SimpleNamespace(places=None)
-
-        def step(x):
-            state.places = numpy.arange(3)
-            return x * 2
-
-        g, met = wrap(step), []
-        for _ in range(8):
-            g(full())
-            yield any([state.places is each for each in met])
-            met.append(state.places)
 
     check(scenario)
 

@@ -17,6 +17,7 @@ from ...base import identity, is_instance
 from ..objects import keys, put, refill, values
 from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, lying_in
 from .opened import parts_of, slots_of, table_of
+from .places import StatePlace
 
 CONTENTS = "contents"
 """All that a list or a dict holds."""
@@ -195,6 +196,14 @@ class ClassTarget(Target):
     def address(self) -> tuple[str, int, Any]:
         """Which slot it is, as reads of it have it."""
         return ITEM, identity(self.table), self.key
+
+
+def target_at(place: StatePlace) -> Target | None:
+    """A slot, to be written; None if its container is gone."""
+    container, of_class = place.found(), place.of_class
+    if container is None or of_class is None:
+        return None if container is None else Target(place.kind, container, place.key, place.name)
+    return ClassTarget(of_class(), container, place.key, place.name)
 
 
 class Tag(Target):

@@ -16,7 +16,7 @@ from ..numbers import SCALARS, NumberSource, TrackedNumbers
 from ..objects import Itself, said_name, tells_itself, text_of
 from ..pytorch import is_wrapped, plain_functions, stands_for_others
 from .ambient import Ambient, explain_ambient, read_ambient
-from .bound import Laid, StandingLeaves, Target
+from .bound import Laid, StandingLeaves, target_at
 from .leaves import (
     Spec,
     arrays_in,
@@ -214,8 +214,7 @@ class Call(NamedTuple):
         """
         laid = Laid()
         for place in self.carried:
-            if (container := place.found()) is not None:  # else nobody can read it any more
-                target = Target(place.kind, container, place.key, place.name)
+            if (target := target_at(place)) is not None:  # else nobody can read it any more
                 laid.lay(target, given[2][place.name], self.given[2][place.name])
         if leaves is None or all(map(is_, leaves, self.leaves)):
             return laid

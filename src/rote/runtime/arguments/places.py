@@ -13,11 +13,14 @@ import dataclasses
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from types import CellType
+from contextlib import suppress
+from enum import Enum
+from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
 import torch
 
+from ..objects import members
 from ..state import ATTRIBUTE, CELL, ITEM, Address, lying_in
 
 MOST = 64
@@ -42,12 +45,16 @@ NOTHING = _Nothing()
 
 
 class StatePlace(NamedTuple):
-    """A slot outside; its container is asked for, and may be gone."""
+    """A slot outside; its container is asked for, and may be gone.
+
+    If that is the dict of a class, the class is asked for beside it.
+    """
 
     kind: str
     container: Callable[[], Any]
     key: Any
     name: str
+    of_class: Callable[[], Any] | None = None
 
     def now(self) -> Any:
         """What lies there; NOTHING if it is empty."""
@@ -97,6 +104,9 @@ def place_of(kind: str, container: Any, key: Any, owner: Any, name: str) -> Stat
         return StatePlace(kind, lambda: container, key, name)
     if kind == ITEM and owner is None and _is_namespace(container):
         return StatePlace(kind, lambda: container, key, name)
+    if kind == ITEM and isinstance(owner, type):
+        of_class = weakref.ref(owner)
+        return StatePlace(kind, lambda: _namespace_of(of_class()), key, name, of_class)
     if isinstance(whose, type) or not type(whose).__weakrefoffset__:
         return None
     alive = weakref.ref(whose)
@@ -111,6 +121,11 @@ def table_of(value: Any) -> dict[str, Any] | None:
         return object.__getattribute__(value, "__dict__")
     except AttributeError:
         return None
+
+
+def _namespace_of(kind: type | None) -> Any:
+    """The dict behind the namespace of a class; NOTHING if the class is gone."""
+    return NOTHING if kind is None else members.behind(type.__dict__["__dict__"].__get__(kind))
 
 
 def _is_namespace(value: Any) -> bool:
@@ -151,6 +166,7 @@ def _held_in(value: Any) -> list[Any] | None:
         if (
             kind in _PLAIN
             or kind in _IMMUTABLE
+            or issubclass(kind, Enum)
             or (kind is torch.Tensor and each.layout is torch.strided and not each.is_nested)
         ):
             found.append(each)
@@ -171,7 +187,18 @@ def _members_of(value: Any, kind: type) -> list[Any] | tuple[Any, ...] | deque[A
         return value if len(value) <= _LEAVES and all([type(key) in _PLAIN for key in value]) else None
     if issubclass(kind, tuple):
         return tuple.__getitem__(value, slice(None))  # a class may have other ways to iterate
-    return table_of(value) if dataclasses.is_dataclass(kind) and not issubclass(kind, dict) else None
+    is_object = dataclasses.is_dataclass(kind) and not issubclass(kind, dict)
+    return _attributes_of(value, kind) if is_object else None
+
+
+def _attributes_of(value: Any, kind: type) -> dict[str, Any]:
+    """What lies in the dict and in the slots of an object."""
+    found = {**(table_of(value) or {})}
+    for name, slot in [pair for base in kind.__mro__ for pair in vars(base).items()]:
+        if type(slot) is MemberDescriptorType:
+            with suppress(AttributeError):
+                found[name] = slot.__get__(value)
+    return found
 
 
 class Places:

@@ -44,7 +44,7 @@ from ..autograd import (
 )
 from ..autograd.graph import GradientWalk, is_freed, newest_age, passes_freed
 from ..backends.protocol import Aliases, Backend, OwnStreams, Session
-from ..numbers import Path, TrackedNumbers
+from ..numbers import Path, TrackedNumbers, can_be_copied
 from ..operators import seeing_launches, seeing_scripts
 from ..program import (
     INPUT_VIEW,
@@ -167,6 +167,8 @@ class TraceHooks:
         take_back: Called with the slots in which what was given lies again, in place of what stood for it.
         is_shown: Whether text that is made now is for output alone.
         has_made: Whether an array that the call has made lies at an address; None if nothing is noted.
+        has_filled: Whether all numbers of an array follow from what the call has read; so it is if nothing is
+            noted, where an earlier call has left the same.
         settings: Where the call has set random generators; it grows.
         collective: The method of a process group that the call has just called.
         lend: Called with an array over the memory of a tensor, and with what is to be called if it is read,
@@ -183,6 +185,7 @@ class TraceHooks:
     take_back: Callable[[Sequence[tuple[str, int, Any]]], None] = lambda slots: None
     is_shown: Callable[[], bool] = lambda: False
     has_made: Callable[[int], bool] | None = None
+    has_filled: Callable[[Any], bool] = can_be_copied
     settings: Sequence[Setting] = ()
     collective: Callable[[], GroupCall | None] = lambda: None
     lend: Callable[[Any, Callable[[bool], bool]], None] = lambda array, stray: None
@@ -597,6 +600,7 @@ class TracedCall:
             tracer.host.under_made,
             self._hooks.is_held,
             numbers.hands_out if numbers is not None else None,
+            self._hooks.has_filled,
         )
         if self._plan.numbers is not None and self._plan.numbers.follows:
             if any([leaf.tracked for leaf in template.leaves]):

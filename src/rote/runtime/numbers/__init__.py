@@ -12,6 +12,7 @@ from .arrays import (
     STORED_ALONG,
     WRITE_AT,
     array_token,
+    can_be_copied,
     copied,
     index_form,
     is_array,

@@ -77,6 +77,11 @@ def kind_of(value: Any) -> Any:
     return ArrayKind(value.dtype, value.shape, tuple([stride if size > 1 else 0 for size, stride in pairs]))
 
 
+def can_be_copied(array: Any) -> bool:
+    """Whether a copy of an array is alike in all but its memory."""
+    return is_array(array) and array.flags.writeable and all([stride > 0 for stride in array.strides])
+
+
 def copied(array: Any) -> Any:
     """An equal array with the same strides, as functions may add in the order of the memory."""
     size, strides = array.itemsize, array.strides

@@ -72,6 +72,7 @@ from .storages import (
 from .template import (
     AGAIN,
     COMPUTED,
+    COPIED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
     FOUND,

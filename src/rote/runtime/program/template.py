@@ -14,9 +14,9 @@ from ..numbers import TrackedNumbers, array_token
 from ..objects import exact
 from .operations import are_like, number_of
 
-PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN, FOUND = (
+PASSED, INPUT_VIEW, EXTERNAL_SAME, EXTERNAL_VIEW, OWN, VIEW, VALUE, META, AGAIN, GIVEN, FOUND, COPIED = (
     "passed", "input view", "external", "external view", "own", "view", "value", "meta", "again",
-    "given", "found",
+    "given", "found", "copied",
 )  # fmt: skip
 COMPUTED = "computed"
 """A number that each replay computes."""
@@ -31,7 +31,8 @@ class OutputLeaf:
         token: Its form for comparison.
         index: Branch of the arguments (given), argument leaf (passed, input view), storage number (own),
             earlier leaf of the result (again) or the leaf that it is a view of (view).
-        value: The tensor in the recording, the external tensor, the plain value, or what leads to an object.
+        value: The tensor in the recording, the external tensor, the plain value, the array of which each
+            replay hands out a copy, or what leads to an object.
         spent: It requires grad, and its graph is not kept: it was consumed inside the call, or leads nowhere.
         idle: It leads nowhere: a backward through it runs, and nobody sees what it does.
         tracked: It requires grad, and backward may be called on it.

@@ -21,10 +21,12 @@ import torch
 
 from ..arguments import ARRAY, BOUND, Bound, LeftGradient, Source, Spec, Target, filled, unflatten
 from ..autograd.graph import copied_together, view_of
+from ..numbers import copied
 from ..objects import array_over
 from ..program import (
     AGAIN,
     COMPUTED,
+    COPIED,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
     FOUND,
@@ -128,6 +130,10 @@ PARTS: Mapping[str, Part] = {
     ),
     EXTERNAL_SAME: _ITSELF,
     VALUE: _ITSELF,
+    COPIED: Part(
+        lambda making, position, leaf: copied(leaf.value),
+        lambda writing, leaf: f"{writing.source.constant(copied)}({writing.source.constant(leaf.value)})",
+    ),
     FOUND: Part(
         lambda making, position, leaf: leaf.value(),
         lambda writing, leaf: f"{writing.source.constant(leaf.value)}()",

@@ -16,10 +16,11 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import FoundObject, GivenBranch, UnderArray, flatten, paths, repeated
 from ..autograd.graph import related
-from ..numbers import array_token
+from ..numbers import array_token, copied
 from ..objects import base_of, exact, pointer_of, said_module
 from ..program import (
     AGAIN,
+    COPIED,
     EXTERNAL,
     EXTERNAL_SAME,
     EXTERNAL_VIEW,
@@ -119,6 +120,7 @@ def make_template(
     lent: UnderArray | None = None,
     is_held: Callable[[torch.Tensor], bool] = lambda tensor: False,
     computes: Callable[[Any], bool] | None = None,
+    has_filled: Callable[[Any], bool] = lambda array: False,
 ) -> tuple[Template, list[Reason]]:
     """Take a result apart.
 
@@ -129,6 +131,7 @@ def make_template(
         lent: Gives a tensor over the memory of an array that the call has made of a tensor.
         is_held: Whether a tensor is one that lies outside, where the call has found it.
         computes: Says of an array whether replays compute it.
+        has_filled: Says of an array whether all its numbers follow from what the call has read.
 
     Returns:
         The template, and the reasons why the result cannot be handed out from a recording.
@@ -140,7 +143,8 @@ def make_template(
     first: dict[int, int] = {}
     for position, (name, leaf) in enumerate(zip(paths(spec, "result"), leaves, strict=True)):
         computed = computes is not None and computes(leaf)
-        if (computed or is_instance(leaf, torch.Tensor)) and id(leaf) in first:
+        filled = not computed and type(leaf) is numpy.ndarray and has_filled(leaf)
+        if (computed or filled or is_instance(leaf, torch.Tensor)) and id(leaf) in first:
             found.append(OutputLeaf(AGAIN, (AGAIN, first[id(leaf)]), index=first[id(leaf)]))
         elif is_instance(leaf, torch.Tensor):
             first[id(leaf)] = position
@@ -159,9 +163,10 @@ def make_template(
             found.append(OutputLeaf(FOUND, (FOUND, leaf.token), value=leaf))
         elif id(leaf) in inputs:
             found.append(OutputLeaf(PASSED, (PASSED, inputs[id(leaf)]), index=inputs[id(leaf)]))
-        elif computed:
+        elif computed or filled:
             first[id(leaf)] = position
-            found.append(OutputLeaf(VALUE, array_token(leaf), value=leaf))
+            held = copied(leaf) if filled else leaf
+            found.append(OutputLeaf(COPIED if filled else VALUE, array_token(leaf), value=held))
             if lies_in_another(leaf, [each for each in leaves if each is not leaf]):
                 blockers.append(opaque_object(name, leaf, site))
         else:

@@ -8,7 +8,7 @@ the memory comes with a capture and goes with an eviction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -441,9 +441,9 @@ class Recording:
         self._let_go()
         return True
 
-    def explain(self) -> list[Difference]:
-        """What differs from the state that it is valid in."""
-        found = self.guard.python.explain()
+    def explain(self, bound: Collection[Address] | None = None) -> list[Difference]:
+        """What differs from the state that it is valid in; not in slots that it has ``bound``, if told."""
+        found = self.guard.python.explain(bound)
         if not found and not self.accesses.are_alone():
             name = "the memory of a tensor to which the call gives other memory"
             return [Difference(name, "held by nobody else", "held by others, too")]

@@ -34,6 +34,7 @@ from ..pytorch import has_memory
 from ..reads import WATCH
 from ..reads.trace import Effect
 from ..recording import Recording
+from ..state import address_of
 from .locate import Located, Locator, Tensors
 from .mismatch import Mismatch, attributes_of, compare_attributes, compare_results, compare_tensors
 from .plain import plainly
@@ -68,7 +69,8 @@ class Check:
         self._growing = [target.container for target in recording.binds if target.kind == APPENDED]
         left = [target.number for target in recording.binds if isinstance(target, LeftGradient)]
         self._asked = [(call.names()[number], call.leaves[number]) for number in dict.fromkeys(left)]
-        self._held = SlotsBefore(all_in([*call.branches(), *self._growing]))
+        turned = recording.binds  # a replay finds other values there than it leaves
+        self._held = SlotsBefore([*all_in([*call.branches(), *self._growing]), *turned], call.branches())
         self._hold_gradients(self._held)
 
     def compare(self, replayed: Any, site: Site) -> None:
@@ -79,7 +81,7 @@ class Check:
             MemoryError: There is no memory for the comparison (or PyTorch's own error of that kind).
         """
         surface, before = self._surface, self._before
-        grown = SlotsBefore(all_in(self._growing))
+        grown = SlotsBefore([*all_in(self._growing), *self._recording.binds], self._call.branches())
         self._hold_gradients(grown)
         given = [(leaf.requires_grad, leaf.grad) for _, leaf in self._asked]
         bounds = [Bound(replayed, targets, self._parts(targets, replayed)) for targets in self._bound()]
@@ -244,7 +246,8 @@ class Check:
             text = f"was {effect.was} and is {effect.now} after the plain call"
             yield Mismatch(effect.name, text, python=True, site=effect.site)
         if not self._effects and not recording.holds():
-            for difference in recording.explain()[:SHOWN]:
+            bound = {address_of(each.kind, each.container, each.key) for each in recording.binds}
+            for difference in recording.explain(bound or None)[:SHOWN]:
                 text = f"was {difference.was} and is {difference.now} after the plain call"
                 yield Mismatch(difference.name, text, python=True)
         changed = explain_ambient(call.key.ambient, read_ambient())

@@ -202,7 +202,7 @@ def _of_array(trace: Trace, args: tuple[Any, ...]) -> bool:
     if len(args) != 1 or type(args[0]) is not numpy.ndarray or args[0].dtype.hasobject:
         return False
     if not trace.outside.is_tensors(args[0]):
-        trace.makes_tensor(args[0])
+        trace.outside.makes_tensor(args[0])
     return True
 
 

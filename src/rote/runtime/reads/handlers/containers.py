@@ -294,7 +294,7 @@ def _made_tensor(trace: Trace, value: Any) -> None:
         content(trace, value)
     if issubclass(type(value), numpy.ndarray):
         trace.outside.stray(value)
-        trace.makes_tensor(value)
+        trace.outside.makes_tensor(value)
 
 
 def _picks_by_memory(trace: Trace, key: Any) -> bool:
@@ -895,7 +895,7 @@ def number_of(added: Any) -> int:
 def binary(trace: Trace, operator: str, left: Any, right: Any) -> None:
     """Note an operator with two operands."""
     in_place = operator.startswith("INPLACE_")
-    name = _METHODS.get(operator.removeprefix("INPLACE_"), "")
+    name = OPERATORS_AS_METHODS.get(operator.removeprefix("INPLACE_"), "")
     if name == "mod" and issubclass(type(left), (str, bytes)):
         trace.callables.hand(right)
         text(trace, right)
@@ -975,7 +975,7 @@ def match_keys(trace: Trace, value: Any, keys: Any) -> None:
     whole(trace, value)
 
 
-_METHODS = {
+OPERATORS_AS_METHODS = {
     "ADD": "add", "AND": "and", "FLOOR_DIVIDE": "floordiv", "LSHIFT": "lshift", "MATRIX_MULTIPLY": "matmul",
     "MULTIPLY": "mul", "OR": "or", "POWER": "pow", "REMAINDER": "mod", "RSHIFT": "rshift", "SUBTRACT": "sub",
     "TRUE_DIVIDE": "truediv", "XOR": "xor",

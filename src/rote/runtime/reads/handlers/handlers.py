@@ -656,7 +656,7 @@ def _of_host_data(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
         if not issubclass(type(each), numpy.ndarray) or each.dtype.hasobject:
             content(trace, each)
         else:
-            trace.makes_tensor(each)
+            trace.outside.makes_tensor(each)
 
 
 _STATE_READ = NAMES["states"]

@@ -101,7 +101,7 @@ from ...state import PASSES_ON, PROFILE, get_profile, set_profile
 from ..bytecode import Around
 from ..table import NAMES, lookup
 from ..trace import Trace
-from .containers import content, whole
+from .containers import OPERATORS_AS_METHODS, content, whole
 
 _NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
@@ -560,10 +560,21 @@ def _binary(trace: Trace, numbers: TrackedNumbers, operator: str, one: Any, othe
     if texts is not None:
         numbers.compute_next("", texts)
         return
+    if _answers_by_code(operator, one, other):
+        return
     joined = operator.endswith("ADD") and type(one) in (*_JOINED, deque) and type(other) in _JOINED
     merged = operator.endswith("OR") and type(one) in _MERGED and type(other) in _MERGED
     if not joined and not merged:
         _operands(trace, numbers, (one, other))
+
+
+def _answers_by_code(operator: str, one: Any, other: Any) -> bool:
+    """Whether two named tuples of one class have an operator in Python: its code is followed."""
+    kind, name = type(one), OPERATORS_AS_METHODS.get(operator.removeprefix("INPLACE_"))
+    if name is None or type(other) is not kind or not issubclass(kind, tuple):
+        return False
+    own, in_place = [lookup.find(kind, f"__{each}__").value for each in (name, f"i{name}")]
+    return type(own) is FunctionType and (type(in_place) is FunctionType or in_place is lookup.MISSING)
 
 
 def _text_of(numbers: TrackedNumbers, operator: str, text: Any, other: Any) -> tuple[Any, Any] | None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from enum import Enum
 from operator import is_
 from types import FunctionType, MethodType
 from typing import Any
@@ -135,6 +136,8 @@ class Bindings:
         outside = self._outside
         if outside.kinds[type(value)] not in _OBJECTS or identity(value) in outside.given.leaves:
             return None
+        if issubclass(type(value), Enum):
+            return FoundObject(value)  # there is one of each, which its class keeps
         if identity(value) in outside.anchored:
             return FoundObject(value, weakly=True) if not outside.by_content(type(value)) else None
         place = outside.find_place(value)
@@ -181,6 +184,8 @@ class Bindings:
         read = outside.reads.get(each.address)
         counts = address_of(each.kind, each.container, each.key) not in binding.by_value
         turned = read is None or _is_turned(read.value, now, counts=counts)
+        filled = outside.has_filled(now)
+        turned = turned or (filled and outside.is_left(each, now))  # an array, of another that is equal
         can = turned and self._can_bind(each, now, binding.marking)
         if each.address in self._slots.dying:
             return
@@ -191,6 +196,7 @@ class Bindings:
             or each.address in binding.often
             or outside.given.number_of(now) is not None  # the next call has another argument
             or outside.is_tensors(now)
+            or filled
             or (binding.others and not outside.is_left(each, now))
         ):
             owner, name = outside.get(each.owner), outside.names.path(each.owner, each.suffix)
@@ -206,7 +212,7 @@ class Bindings:
         if self._slots.has_changed(each.kind, where):
             return False
         of_class = issubclass(type(outside.get(each.owner)), type)
-        if of_class and type(now) not in (*PLAIN_TYPES, *KINDS):
+        if of_class and type(now) not in _IN_CLASSES:
             return False  # what a class holds may be asked for what it gives instead
         return self._can_be_made(now, marking)
 
@@ -215,9 +221,13 @@ class Bindings:
         kind, given = type(value), self._outside.given
         if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
             return True
+        if issubclass(kind, Enum):
+            return self._outside.has(value)
         if identity(value) in given.leaves or given.number_of(value) is not None:
             return True
         if self._outside.is_tensors(value) or (self._is_check and kind is numpy.ndarray):
+            return True
+        if self._outside.has_filled(value):
             return True
         numbers = self._followed.numbers
         if numbers is not None and numbers.hands_out(value):
@@ -333,17 +343,19 @@ class Bindings:
             self.bound.add(each.address)
 
 
+_IN_CLASSES = PLAIN_TYPES | KINDS | {torch.Tensor, tuple, list, dict, OrderedDict, deque}
+"""Types of what a class hands out as it is: none of them says what is to be given instead."""
 _COUNT = KINDS | {complex}
 """Types of what calls count by; where it is not followed, no call finds again what another one has found."""
 
 
 def _is_turned(was: Any, now: Any, *, counts: bool) -> bool:
-    """Whether a slot that was read has turned from one plain value to another, and does not count.
+    """Whether a slot that was read has turned from one plain value or member to another, and does not count.
 
     A replay begins with the one, and leaves the other.
     """
     kinds = type(was), type(now)
-    plain = all([kind in PLAIN_TYPES or kind in KINDS for kind in kinds])
+    plain = all([kind in PLAIN_TYPES or kind in KINDS or issubclass(kind, Enum) for kind in kinds])
     return plain and not (counts and _COUNT.issuperset(kinds))
 
 

@@ -24,7 +24,7 @@ from torch.utils.hooks import RemovableHandle
 
 from ....base import identity, is_own
 from ...arguments import StatePlace, place_of, table_of
-from ...numbers import GLOBAL_GENERATORS
+from ...numbers import GLOBAL_GENERATORS, can_be_copied
 from ...objects import (
     ARRAY_BYTES,
     Content,
@@ -36,6 +36,7 @@ from ...objects import (
     is_empty_stage_table,
     mark,
     members,
+    pointer_of,
     said_module,
     said_name,
     text_of,
@@ -147,6 +148,8 @@ class Outside(dict[int, Any]):
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
+        self._taken: set[int] = set()  # identities of what lay in slots whose numbers are followed
+        self.under_tensors: dict[int, Any] = {}  # arrays of the call's of which tensors are made, by address
         self.lent: dict[int, tuple[Any, Callable[[bool], bool]]] = {}
         self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
         self.emptied = EmptyStorages()
@@ -262,6 +265,30 @@ class Outside(dict[int, Any]):
     def is_tensors(self, array: Any) -> bool:
         """Whether an array is over memory that the program knows: an argument's, or that of a tensor."""
         return type(array) is numpy.ndarray and self._lender(array) is not None
+
+    def makes_tensor(self, array: Any) -> None:
+        """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
+        if self._is_own(array):
+            self.under_tensors[pointer_of(array)] = array
+
+    def has_made(self, pointer: int) -> bool:
+        """Whether an array of the call's own lies at an address, of which a tensor is made."""
+        return pointer in self.under_tensors
+
+    def has_filled(self, array: Any) -> bool:
+        """Whether the call has made an array of which a copy is as good, and no tensor lies over it."""
+        if type(array) is not numpy.ndarray or not can_be_copied(array) or not self._is_own(array):
+            return False
+        base = base_of(array)
+        if not self._taken.isdisjoint((identity(array), identity(base))):
+            return False
+        return not any([base_of(each) is base for each in self.under_tensors.values()])
+
+    def _is_own(self, array: Any) -> bool:
+        """Whether the call has made an array, not over the memory of something else."""
+        base = base_of(array)
+        ours = not (self.has(array) or self.has(base)) and base.flags.owndata and not array.dtype.hasobject
+        return ours and array.nbytes <= COMPARED_BYTES and not self.is_tensors(array)
 
     def _lender(self, array: Any) -> Any:
         """The argument, or the array that the call has made of a tensor, of which an array is a view."""
@@ -579,7 +606,8 @@ class Outside(dict[int, Any]):
             return False
         takes = self.followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
         if takes:
-            self.hold(container)
+            self.hold((container, value))
+            self._taken.add(identity(value))
         return takes
 
     def read_attribute(self, table: dict[str, Any], name: str, owner: Any) -> None:
@@ -678,6 +706,8 @@ class Outside(dict[int, Any]):
         read = next(found, None)
         if read is None or identity(read.container) in self.slots.carriers:
             return None
+        if issubclass(type(self.get(read.owner)), type):
+            return None  # another object there may say what is to be given instead
         return self._place(read.kind, read.container, read.key, self.get(read.owner), read.suffix)
 
     def _place(
@@ -713,7 +743,16 @@ class Outside(dict[int, Any]):
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         self.forwards.let_go()
-        for held in (self, self.reads, self._held, self.replaced, self.moved, self.lent, self.staged):
+        for held in (
+            self,
+            self.reads,
+            self._held,
+            self._taken,
+            self.replaced,
+            self.moved,
+            self.lent,
+            self.staged,
+        ):
             held.clear()
         self.given = Given()
 

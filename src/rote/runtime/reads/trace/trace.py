@@ -10,13 +10,14 @@ from functools import cache
 from types import CodeType, FrameType, FunctionType
 from typing import Any, cast
 
+import numpy
 import torch
 
 from ....base import InternalError, identity, is_own
 from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
-from ...objects import Position, base_of, module_of, pointer_of, said_module, said_name, scripted
+from ...objects import Position, base_of, members, module_of, said_module, said_name, scripted
 from ...pytorch import (
     EMPTY,
     NO_RUN,
@@ -39,9 +40,9 @@ from .classes import Classes
 from .effects import OutsideEffects
 from .followed import FollowedNumbers
 from .given import Given
-from .kinds import table
+from .kinds import is_readable, table
 from .noted import Noted, Output, Setting
-from .outside import COMPARED_BYTES, Outside
+from .outside import Outside
 from .running import RunningCode
 from .writing import OutsideWrites
 from .written import SlotChange, Slots, WrittenSlot, changed_members, contents, is_same, target_of
@@ -112,7 +113,6 @@ class Trace:
         self.at_work = False  # a note is being taken: what runs meanwhile is none of the call's
         # where ``print`` was called last: the identity of the frame, and its instruction
         self.printing: tuple[int, int] | None = None
-        self._arrays: dict[int, Any] = {}  # made by the call, of which tensors are made, by their address
 
     def take_back(self, slots: Iterable[tuple[str, int, Any]]) -> None:
         """What was given lies in these slots again, in place of what stood for it."""
@@ -194,16 +194,14 @@ class Trace:
 
     # ------------------------------------------------------------------ in C
 
-    def makes_tensor(self, array: Any) -> None:
-        """A tensor is about to be made of an array: if the call made that, its numbers follow from reads."""
-        base, has = base_of(array), self.outside.has
-        ours = not (has(array) or has(base)) and base.flags.owndata and not array.dtype.hasobject
-        if ours and array.nbytes <= COMPARED_BYTES and not self.outside.is_tensors(array):
-            self._arrays[pointer_of(array)] = array
-
-    def has_made(self, pointer: int) -> bool:
-        """Whether an array of the call's own lies at an address, of which a tensor is made."""
-        return pointer in self._arrays
+    def has_filled(self, array: Any) -> bool:
+        """Whether replays may make an array of the result: no slot holds it that they do not bind."""
+        slots, bound, base = self.outside.slots, self._bindings.bound, base_of(array)
+        held = [each.now() for each in slots.written.values() if each.address not in bound]
+        left = [each.container for each in slots.changed.values() if each.address not in bound]
+        held += [part for each in left if is_readable(each) for part in members.values(each)]
+        kept = any([type(each) is numpy.ndarray and base_of(each) is base for each in held])
+        return not kept and self.outside.has_filled(array)
 
     def acts(self, name: str) -> None:
         """A function in C of PyTorch's distributed code is about to be called."""
@@ -397,7 +395,7 @@ class Trace:
         )  # fmt: skip
         for each in (outside, slots, self.classes, self.writes):
             each.let_go()
-        for held in (self._scripts, self._arrays, self.followed.drawn):
+        for held in (self._scripts, outside.under_tensors, self.followed.drawn):
             held.clear()
         self._run = NO_RUN
         self._aside = _over  # it leads to what ran the call
