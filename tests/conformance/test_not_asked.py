@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
@@ -173,6 +174,30 @@ UNWRITTEN: dict[str, Callable[[int], Any]] = {
     "keys of a dict": lambda turn: {OWN[object](): turn},
     "a tuple": lambda turn: ([*NAMED][turn % 3], slice([*NAMED][turn % 3])),
 }
+
+
+def test_chains_that_are_as_long_as_the_stack(device: torch.device) -> None:
+    @dataclass(frozen=True)
+    class Link:
+        before: Any
+
+    def step(state: dict[str, Any], x: torch.Tensor) -> torch.Tensor:
+        state["tuple"], state["link"] = (state["tuple"],), Link(state["link"])
+        state["table"][state["tuple"]] = x
+        return x * len(state["table"])
+
+    sides: list[dict[str, Any]] = [{"tuple": (), "link": None, "table": {}} for _ in range(2)]
+    for side in sides:
+        for _ in range(300):
+            side["tuple"], side["link"] = (side["tuple"],), Link(side["link"])
+    g = rote.graph(step)
+    for turn in range(8):
+        x = torch.full((2,), float(turn), device=device)
+        assert torch.equal(g(sides[0], x), step(sides[1], x))
+    mine = rote.graph(lambda x: step(sides[0], x))
+    for turn in range(8):
+        x = torch.full((2,), float(turn), device=device)
+        assert torch.equal(mine(x), step(sides[1], x))
 
 
 @pytest.mark.parametrize("place", ["found", "left", "given"])

@@ -128,6 +128,8 @@ _OF_TEXT = "<string>"
 """The file of code that ``dataclasses`` makes."""
 _TEXTS = (str, bytes, int, float, complex)
 """Types whose own methods write what a class derived from them holds."""
+_DEEPEST = 16
+"""Tuples in tuples that are looked into: a chain of them may be as long as the stack."""
 _WRITTEN = (
     *_TEXTS, bool, range, type, *map(type, (None, ..., NotImplemented)), types.FunctionType,
     types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
@@ -157,23 +159,23 @@ def tells_itself(kind: type[Any]) -> bool:
     return kind.__eq__ is object.__eq__ and kind.__hash__ in _HASHES
 
 
-def is_hashed_in_c(key: Any) -> bool:
+def is_hashed_in_c(key: Any, depth: int = 0) -> bool:
     """Whether no code of the user's runs where a key is looked for in a dict."""
     kind = type(key)
     if kind is tuple or kind is frozenset:
-        return all(map(is_hashed_in_c, key))
+        return depth < _DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in key])
     hashes: Any = kind.__hash__
     known = issubclass(type(hashes), _IN_C) or any([hashes is each for each in _HASHES_OF_OTHERS])
-    return (known and issubclass(type(kind.__eq__), _IN_C)) or _is_hashed_by_fields(key, hashes)
+    return (known and issubclass(type(kind.__eq__), _IN_C)) or _is_hashed_by_fields(key, hashes, depth)
 
 
-def _is_hashed_by_fields(key: Any, hashes: Any) -> bool:
+def _is_hashed_by_fields(key: Any, hashes: Any, depth: int) -> bool:
     """Whether an object is a frozen dataclass: the code that it is hashed and compared by asks its fields."""
     both, table = (hashes, type(key).__eq__), own(key, "__dict__")
     of_text = [type(each) is types.FunctionType and each.__code__.co_filename == _OF_TEXT for each in both]
-    return (
-        table is not UNSET and is_dataclass(key) and all(of_text) and all(map(is_hashed_in_c, table.values()))
-    )
+    if table is UNSET or not (is_dataclass(key) and all(of_text)):
+        return False
+    return depth < _DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in table.values()])
 
 
 def key_of(key: Any) -> Any:
@@ -181,17 +183,18 @@ def key_of(key: Any) -> Any:
     return key if type(key) is str or type(key) is int or is_hashed_in_c(key) else Itself(key)
 
 
-def text_of(value: Any) -> str:
+def text_of(value: Any, depth: int = 0) -> str:
     """A value as the user would write it; an object is its class, since no code of the user's runs here."""
     kind = type(value)
     if kind is str or kind is int or kind is Itself or any([kind is each for each in _WRITTEN]):
         return repr(value)
     if kind is tuple:
-        return f"({', '.join(map(text_of, value))}{',' * (len(value) == 1)})"
+        members = [text_of(each, depth + 1) for each in value] if depth < _DEEPEST else ["..."]
+        return f"({', '.join(members)}{',' * (len(value) == 1)})"
     if kind is slice:
-        return f"slice{text_of((value.start, value.stop, value.step))}"
+        return f"slice{text_of((value.start, value.stop, value.step), depth + 1)}"
     name = said_name(kind).rpartition(".")[2]
     if issubclass(kind, Enum):
-        return f"<{name}.{own(value, '_name_')}: {text_of(own(value, '_value_'))}>"
+        return f"<{name}.{own(value, '_name_')}: {text_of(own(value, '_value_'), depth + 1)}>"
     base = next((each for each in _TEXTS if issubclass(kind, each)), None)
     return f"<{name}>" if base is None else f"{name}({base.__repr__(value)})"
