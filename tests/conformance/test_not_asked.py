@@ -188,7 +188,7 @@ def test_chains_that_are_as_long_as_the_stack(device: torch.device) -> None:
 
     sides: list[dict[str, Any]] = [{"tuple": (), "link": None, "table": {}} for _ in range(2)]
     for side in sides:
-        for _ in range(300):
+        for _ in range(600):
             side["tuple"], side["link"] = (side["tuple"],), Link(side["link"])
     g = rote.graph(step)
     for turn in range(8):

@@ -128,8 +128,8 @@ _OF_TEXT = "<string>"
 """The file of code that ``dataclasses`` makes."""
 _TEXTS = (str, bytes, int, float, complex)
 """Types whose own methods write what a class derived from them holds."""
-_DEEPEST = 16
-"""Tuples in tuples that are looked into: a chain of them may be as long as the stack."""
+DEEPEST = 64
+"""Levels of tuples in tuples that are looked into: a chain of them may be as long as the stack."""
 _WRITTEN = (
     *_TEXTS, bool, range, type, *map(type, (None, ..., NotImplemented)), types.FunctionType,
     types.BuiltinFunctionType, torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size,
@@ -163,7 +163,7 @@ def is_hashed_in_c(key: Any, depth: int = 0) -> bool:
     """Whether no code of the user's runs where a key is looked for in a dict."""
     kind = type(key)
     if kind is tuple or kind is frozenset:
-        return depth < _DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in key])
+        return depth < DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in key])
     hashes: Any = kind.__hash__
     known = issubclass(type(hashes), _IN_C) or any([hashes is each for each in _HASHES_OF_OTHERS])
     return (known and issubclass(type(kind.__eq__), _IN_C)) or _is_hashed_by_fields(key, hashes, depth)
@@ -175,7 +175,7 @@ def _is_hashed_by_fields(key: Any, hashes: Any, depth: int) -> bool:
     of_text = [type(each) is types.FunctionType and each.__code__.co_filename == _OF_TEXT for each in both]
     if table is UNSET or not (is_dataclass(key) and all(of_text)):
         return False
-    return depth < _DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in table.values()])
+    return depth < DEEPEST and all([is_hashed_in_c(each, depth + 1) for each in table.values()])
 
 
 def key_of(key: Any) -> Any:
@@ -189,7 +189,7 @@ def text_of(value: Any, depth: int = 0) -> str:
     if kind is str or kind is int or kind is Itself or any([kind is each for each in _WRITTEN]):
         return repr(value)
     if kind is tuple:
-        members = [text_of(each, depth + 1) for each in value] if depth < _DEEPEST else ["..."]
+        members = [text_of(each, depth + 1) for each in value] if depth < DEEPEST else ["..."]
         return f"({', '.join(members)}{',' * (len(value) == 1)})"
     if kind is slice:
         return f"slice{text_of((value.start, value.stop, value.step), depth + 1)}"

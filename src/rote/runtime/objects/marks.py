@@ -21,7 +21,7 @@ import torch
 
 from ...base import bits_of, is_instance
 from ..pytorch import has_memory, unseen_functions
-from .classes import UNSET, Itself, own, text_of
+from .classes import DEEPEST, UNSET, Itself, own, text_of
 from .iterators import position
 from .standard import memory_of
 from .training import is_empty_stage_table
@@ -225,7 +225,7 @@ _EQUAL = frozenset({
 """Types whose values are the same if they are equal and of one type."""
 
 
-def exact(value: Any) -> Any:
+def exact(value: Any, depth: int = 0) -> Any:
     """What distinguishes a value from an equal one: 1 from True, 0.0 from -0.0, one NaN from another.
 
     Of an object that is no value of Python's own its class says which are equal, and may leave out what calls
@@ -241,15 +241,15 @@ def exact(value: Any) -> Any:
     if kind is range:
         return kind, value.start, value.stop, value.step
     if kind is slice:
-        return kind, exact(value.start), exact(value.stop), exact(value.step)
+        return kind, *[exact(each, depth + 1) for each in (value.start, value.stop, value.step)]
     if kind in VALUES_BY_TEXT:
         return kind, repr(value)
     if own(value, "__dict__") not in (UNSET, {}):
         return kind, id(value)
     if issubclass(kind, numpy.generic):
         return kind, value.dtype, value.tobytes()
-    if issubclass(kind, tuple):
-        return kind, [exact(each) for each in tuple.__iter__(value)]
-    if issubclass(kind, frozenset):  # equal sets may iterate in different orders
-        return kind, [(each, exact(each)) for each in frozenset.__iter__(value)]
+    if issubclass(kind, tuple) and depth < DEEPEST:
+        return kind, [exact(each, depth + 1) for each in tuple.__iter__(value)]
+    if issubclass(kind, frozenset) and depth < DEEPEST:  # equal sets may iterate in different orders
+        return kind, [(each, exact(each, depth + 1)) for each in frozenset.__iter__(value)]
     return kind, id(value)
