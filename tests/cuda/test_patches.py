@@ -220,16 +220,21 @@ def test_lists_of_many_tensors(backend, name):
         session.release()
 
 
+def scaled_by(session, x, cell):
+    """What one product gives, and its segment."""
+    with session.stream():
+        session.begin(1, numbers=True)
+        out = session.run(aten.mul.Tensor, (x, cell), {})
+        return out, session.end()
+
+
 @pytest.mark.parametrize("value", [1e39, float("nan"), float("inf")])
 def test_numbers_without_a_word(backend, value):
     """They are refused before a replay begins, and what lay there stays."""
     x, cell = made((6, 37), torch.float32), NumberCell(0.5)
     session = backend.open(exclusive=False)
     try:
-        with session.stream():
-            session.begin(1, numbers=True)
-            out = session.run(aten.mul.Tensor, (x, cell), {})
-            segment = session.end()
+        out, segment = scaled_by(session, x, cell)
         with pytest.raises(OverflowError, match="is out of range: replays have numbers of Magnitudes"):
             cell.fill(value)
         segment.replay()
@@ -258,10 +263,7 @@ def test_a_number_is_set_in_each_instance(backend):
     x, cell = made((6, 37), torch.float32), NumberCell(0.5)
     session = backend.open(exclusive=False)
     try:
-        with session.stream():
-            session.begin(1, numbers=True)
-            out = session.run(aten.mul.Tensor, (x, cell), {})
-            segment = session.end()
+        out, segment = scaled_by(session, x, cell)
         copying = segment.with_copies([], [out])
         kept = []
         for turn in range(30):

@@ -903,7 +903,7 @@ class Tracer(DispatchMode):
 
         def keep() -> Any:
             if func is _ITEM and args[0].numel() == 1:
-                return cursor.aliases.keep(args[0]).item  # in a third of the time
+                return cursor.aliases.keep(args[0]).item  # without the overload's way through Python
             return kept_call(read, args, kwargs, cursor.aliases)
 
         rule = rules.REFUSED if facts.checks else rules.HOST_READ if facts.beside else None

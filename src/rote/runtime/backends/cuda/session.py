@@ -242,8 +242,10 @@ class CudaSession:
             DriverError: Where they have them is not known.
         """
         tried, self._tried = self._tried, None
-        is_known = tried is not None and tried.is_of(func, args, kwargs)
-        known = tried.words if tried is not None and is_known else self._words(func, args, kwargs)
+        if tried is not None and tried.is_of(func, args, kwargs):
+            known = tried.words
+        else:
+            known = self._words(func, args, kwargs)
         if known is None or not self._keeps:
             raise DriverError("where they are in its kernels is not known")
         api, stream = known_driver(), self._backend.streams.current()

@@ -127,6 +127,10 @@ class HostSession(Session):
             _unseen(self._tape.record, operation, noted, options, operands, given, out)
         return out
 
+    def takes(self, func: OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Every operation takes its numbers when it runs."""
+        return True
+
     def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
         """Give memory to a storage from outside: it counts as made here."""
         storage.resize_(nbytes)

@@ -269,7 +269,7 @@ class Session(Protocol):
 
     def takes(self, func: torch._ops.OpOverload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether :meth:`run` takes an operation with :class:`NumberCell` among its operands."""
-        return True
+        return False
 
     def fill(self, storage: torch.UntypedStorage, nbytes: int) -> None:
         """Give memory to a storage from outside: it counts as made here. A segment is open, and captures all.
