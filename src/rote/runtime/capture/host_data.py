@@ -222,8 +222,8 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.generators.meet(generator)
         if func in _GIVES_NUMBER and self._numbers is not None:
             self._numbers.leave_unseen()
-            number = self._numbers.read(func(*args, **kwargs) if kwargs else func(*args))
-            return self._numbers.hand(number)
+            found = self._numbers.undisturbed(partial(func, *args, **kwargs or {}))
+            return self._numbers.hand(self._numbers.read(found))
         if kwargs and (factors := factors_in(func, kwargs)):
             kwargs = {**kwargs, **{name: self._read_number(kwargs[name]) for name in factors}}
         if func in _INDEXES and type(args[1]) in _INDEXING_ALONE:
@@ -803,9 +803,12 @@ class HostDataMode(TorchFunctionMode):
         def read() -> Any:
             return look(alias)
 
-        return tracer.reads.branch(
-            operation, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
-        )
+        def branch() -> Any:
+            return tracer.reads.branch(
+                operation, lambda: tracer.host.aside(read), lambda: read, shaped=False, rule=rule
+            )
+
+        return branch() if self._numbers is None else self._numbers.undisturbed(branch)
 
     def _note_backward(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._use.engine = self._use.engine or user_site()

@@ -757,6 +757,13 @@ class TrackedNumbers:
     def _pin_read(self, value: Any) -> None:
         self.pin(*_leaves(value))
 
+    def undisturbed(self, read: Callable[[], Any]) -> Any:
+        """What a function of PyTorch reads. What rote runs for that is told of, too, and asks for nothing."""
+        asks = self.asks_for_one
+        found = read()
+        self.asks_for_one = asks
+        return found
+
     def hand(self, value: Any) -> Any:
         """A function has given what it read: to the instruction that called it, or to C, which did."""
         self.handed.append(value)
