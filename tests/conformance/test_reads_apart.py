@@ -1,4 +1,4 @@
-"""Where rote runs code for a read that the call runs as well, the number that is read is followed all the same."""
+"""A number that is read is followed where rote runs code for that read which the call runs as well."""
 
 from __future__ import annotations
 
