@@ -267,6 +267,20 @@ def test_arguments_the_callable_writes(device):
     settled(compare(fn, [(torch.randn(4, device=device), torch.randn(4, device=device)) for _ in range(6)]))
 
 
+def test_an_argument_that_is_written_and_read_has_no_recording_in_place(device):
+    """Behind a value that leads on, results may require grad, so a further recording copies it, too."""
+
+    def step(x, total):
+        return x * total.add_(0.5).item()
+
+    g, total = rote.graph(step, keep=True), torch.tensor(1.0, device=device)
+    for n in range(24):
+        assert torch.equal(
+            g(torch.ones(3, device=device), total), torch.full_like(total, 1.5 + n / 2).expand(3)
+        )
+    assert g.report().recorded <= 2, g.explain()
+
+
 def test_no_tensor_at_all(request, device):
     if device.type == "cuda":
         why = "the backend is chosen before the first call has shown a device, and not again"

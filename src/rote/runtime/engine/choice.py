@@ -152,7 +152,8 @@ class Choice:
         inputs = memory.inputs if memory is not None else None
         if inputs is None or not inputs.written or not guesses.enabled or guesses.extra >= PLACES:
             return None
-        if recording.keeps_graph or sum(other.recorded for other in self._recordings) >= self._max_recordings:
+        recorded = sum(other.recorded for other in self._recordings)
+        if _copies_all(recording) or recorded >= self._max_recordings:
             return None
         regular = recording.regulars.note(call, inputs.copied_back(call))
         if not regular:
@@ -170,8 +171,7 @@ class Choice:
         arguments does not promise; then all of them are copied.
         """
         recording.track(keeps_graph=may_track(recording, call))
-        unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
-        tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
+        tracked, unseen = _copies_all(recording), bool(recording.root.edges)
         if tracked and recording.bound:
             if not recording.depends_on_sharing and self._tell_apart(recording, call, recording.bound):
                 text = "an argument that shares memory with state is copied from now on"
@@ -268,6 +268,11 @@ def may_track(recording: Recording, call: Call | None = None) -> bool:
 def is_tracked(recording: Recording) -> bool:
     """Whether a known way through the recording has results that require grad."""
     return any(node.template is not None and node.template.tracked for node in recording.root.walk())
+
+
+def _copies_all(recording: Recording) -> bool:
+    """Whether a result may require grad, as far as is known: on a way still unseen it may, too."""
+    return recording.keeps_graph or (torch.is_grad_enabled() and bool(recording.root.edges))
 
 
 def stands_in(recording: Recording) -> bool:
