@@ -5,7 +5,6 @@ from .held import Held
 from .layout import find_layout, find_lengths, find_owners, find_registrations, find_version, state_of, watch
 from .words import (
     BYTES,
-    EVERYTHING,
     NEVER,
     NOTHING,
     Layout,
