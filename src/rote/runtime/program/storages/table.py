@@ -203,8 +203,6 @@ class StorageTable:
     def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
         begins = self._inputs[handle]
-        if len(begins) == 1:
-            return (INPUT, begins[0][1]), begins[0][0]
         byte = tensor.storage_offset() * tensor.itemsize
         start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
         return (INPUT, index), start
