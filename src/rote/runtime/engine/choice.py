@@ -169,7 +169,7 @@ class Choice:
         Where a result may require grad, the graph needs what it saved until its backward, which the memory of
         arguments does not promise; then all of them are copied.
         """
-        recording.keeps_graph = may_track(recording, call)
+        recording.track(keeps_graph=may_track(recording, call))
         unseen = bool(recording.root.edges)  # a way still unseen may read a tensor that requires grad
         tracked = recording.keeps_graph or (torch.is_grad_enabled() and unseen)
         if tracked and recording.bound:
@@ -182,10 +182,10 @@ class Choice:
                 text = f"{name} shares memory with a tensor made outside the call, and a result requires grad"
                 return reason(rules.ALIASED_MUTATION, text, site)
             if depends:
-                recording.keeps_graph = False  # a training step: its history ends with it
+                recording.track(keeps_graph=False)  # a training step: its history ends with it
                 return recording.bound
         if tracked:
-            recording.bound = ()
+            recording.unbind()
             return ()
         return self.guesses.spots(call, recording.bound, recording.accesses.written, recording.persistent)
 

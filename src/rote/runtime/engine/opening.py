@@ -53,11 +53,11 @@ def prepare(
     opened: list[Plan] = []
 
     def allocate() -> None:
-        recording.memory = None  # the memory of a first try
+        recording.hold(None)  # the memory of a first try
         inputs = StaticInputs.like(call, spots, recording.accesses.written)
         memory = RecordingMemory(inputs, Stands(call), holding)
         capture = _open(memory, recording, call, make_room, abandons=True)
-        recording.memory = memory
+        recording.hold(memory)
         opened.append(replace(plan, inputs=inputs, stands=memory.stands, capture=capture))
 
     why = with_room(allocate, make_room, site)

@@ -622,7 +622,7 @@ class Settling:
     def _differed(self, recording: Recording, value: Any, found: list[Reason]) -> Answer:
         """The tree now holds what this call did; it counts as seen once."""
         self._discard()
-        recording.known = None
+        recording.know(None)
         for node in self._observed.nodes:
             node.seen = 1
         self._note_end(self._observed.template.bare())
@@ -636,7 +636,7 @@ class Settling:
 
     def _agreed(self, recording: Recording, value: Any, guards: list[Reason]) -> Answer:
         key, plan, observed = self._key, self._plan, self._observed
-        recording.known = self._what_is_known()
+        recording.know(self._what_is_known())
         for node in observed.nodes:
             node.seen += 1
         if plan.capture is None and key.earlier.compare(recording):
@@ -660,7 +660,7 @@ class Settling:
             key.life.happen(LifeEvent.RECORDED)
             if self._computation is not None:
                 key.changing.succeed()
-            recording.known = None  # replays need it no more, and it holds what was read
+            recording.know(None)  # replays need it no more, and it holds what was read
             recording.written_out.update(dict.fromkeys(self._noted.output))
             if recording.gradients.copies:
                 for effect in self._node.effects:
@@ -717,10 +717,10 @@ class Settling:
         for effect in self._node.effects:
             effect.count_owners()
         if self._node.effects and len(self._observed.nodes) > 1 and not self._observed.left:
-            recording.gradients.copies = True
+            recording.gradients.copy_from_now()
         recording.gradients.add(self._node.effects)
         accesses = recording.accesses
-        recording.facts = describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites)
+        recording.describe(describe_inputs(self._call, memory.inputs.spots, accesses.written, accesses.sites))
         return True
 
     def _note_end(self, template: Template) -> None:

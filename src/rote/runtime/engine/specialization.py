@@ -356,7 +356,7 @@ class Specialization:
         """Somebody holds an earlier gradient: leave them that memory, and copy from now on."""
         recording.gradients.restore()
         recording.release()
-        recording.gradients.copies = True
+        recording.gradients.copy_from_now()
         return self._trace(recording, call, site, [])
 
     def _go_on(

@@ -110,7 +110,7 @@ class _Alike:
         self.entries.add(entry)
         fresh = [each for each in entry.recordings if each.recorded and each.contest is not self.contest]
         for recording in fresh:
-            recording.contest = self.contest
+            recording.join(self.contest)
         if fresh:
             self.compare_at(self._due)
 

@@ -123,9 +123,9 @@ class _Improvement:
             self._attempt(self.shorten)
         elif isinstance(following, Choosing):
             if not self._attempt(lambda: self.choose(following)):
-                self._recording.tiers.waiting.remove(following)
+                self._recording.tiers.arrived(following)
         elif not self._attempt(lambda: self.fuse(following)):
-            self._recording.tiers.waiting.remove(following)
+            self._recording.tiers.arrived(following)
             self._attempt(lambda: self.after(following))
 
     def _attempt(self, act: Callable[[], None]) -> bool:
@@ -133,7 +133,7 @@ class _Improvement:
             act()
         except Exception as error:
             why = str(error) if isinstance(error, LeftAloneError) else in_one_line(error)
-            self._recording.tiers.left.append((self._node, why))
+            self._recording.tiers.leave(self._node, why)
             return False
         return True
 
@@ -159,12 +159,12 @@ class _Improvement:
         self._check_modes([modes[index] for index in effects.each()])
         base = Composition.plain(short)
         if short.after >= short.before:
-            tiers.whole.append((node, replace(_removed(short), after=short.before)))
+            tiers.keep_whole(node, replace(_removed(short), after=short.before))
         else:
             tiers.add(self._capture(base))
         fusing = Fusing(node, base, outside, self._device)
         if fusing.saves:
-            tiers.waiting.append(fusing)
+            tiers.wait(fusing)
         else:
             self.after(fusing)
 
@@ -191,7 +191,7 @@ class _Improvement:
         found = fusing.composition()
         self._check_modes(list(self._modes().values()))
         tiers.add(self._capture(found))
-        tiers.waiting.remove(fusing)
+        tiers.arrived(fusing)
         self.after(fusing, found)
 
     def after(self, fusing: Fusing, found: Composition | None = None) -> None:
@@ -200,11 +200,11 @@ class _Improvement:
         if numerics >= Numerics.PROBED and not fusing.probed and fusing.has_unproved:
             probing = Fusing(self._node, base, self._outside(), self._device, probed=True)
             if probing.has_probes and probing.saves:
-                tiers.waiting.append(probing)
+                tiers.wait(probing)
                 return
         choosing = Choosing(self._node, base, numerics, on_host=self._device.on_host)
         if choosing.offered:
-            tiers.waiting.append(choosing)
+            tiers.wait(choosing)
 
     def choose(self, choosing: Choosing) -> None:
         """Capture the next version of the stretch with operations calculated in other ways.
@@ -220,7 +220,7 @@ class _Improvement:
         if uses is None:
             choosing.decided(tiers.settled)
             if not choosing.has_next(allowed=self._bounds.timed):
-                tiers.waiting.remove(choosing)
+                tiers.arrived(choosing)
                 return
             gate = Gate(self._device, choosing.numerics, choosing.wanted)
             if choosing.needs_gate():

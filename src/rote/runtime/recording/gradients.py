@@ -104,6 +104,10 @@ class ShownGradients:
             self._notes += 1
             self._words = note_gradients(present, self.effects)
 
+    def copy_from_now(self) -> None:
+        """Leave to others what they hold: gradients get memory of their own at each replay."""
+        self.copies = True
+
     def restore(self) -> None:
         """Put back what lay in the slots before the last replay."""
         for effect in self.effects:

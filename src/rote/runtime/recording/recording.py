@@ -200,6 +200,18 @@ class Recording:
         """A call needed so many bytes."""
         self.estimate = max(self.estimate, nbytes)
 
+    def know(self, known: Noted | None) -> None:
+        """A call that finds all as the last one did does what that did; None: nobody knows what it does."""
+        self.known = known
+
+    def describe(self, facts: tuple[InputFacts, ...]) -> None:
+        """The report says this of the arguments."""
+        self.facts = facts
+
+    def unbind(self) -> None:
+        """No argument has to be used where it lies."""
+        self.bound = ()
+
     def compute(self, computation: Computation, *, new: bool) -> None:
         """Calls find numbers that change; replays compute from them what the last call did."""
         self.computation = computation
@@ -283,7 +295,19 @@ class Recording:
         self.tells_tensors = self.tells_tensors or noted.tells_tensors
         self.exceeds_operations = self.exceeds_operations or bool(noted.scripts) or noted.gathers
 
+    def track(self, *, keeps_graph: bool) -> None:
+        """Before a recording: whether a way through it may have results that require grad."""
+        self.keeps_graph = keeps_graph
+
     # ------------------------------------------------------------------ its life
+
+    def hold(self, memory: RecordingMemory | None) -> None:
+        """A capture begins, into this memory; None while there is none yet."""
+        self.memory = memory
+
+    def join(self, contest: Contest) -> None:
+        """Its replays are timed with those of other recordings."""
+        self.contest = contest
 
     def hurry(self, replays: int) -> None:
         """Have the first comparison with plain calls after so many replays."""

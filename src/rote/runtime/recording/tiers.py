@@ -238,6 +238,22 @@ class Tiers:
         self.contest = Contest(challenges=stretch.others is not None and bool(stretch.others.trial))
         stretch.node.steps = stretch.exact
 
+    def keep_whole(self, node: Node, removed: Removed) -> None:
+        """Nothing can be removed from a stretch that was looked at."""
+        self.whole.append((node, removed))
+
+    def leave(self, node: Node, why: str) -> None:
+        """A stretch stays as it is."""
+        self.left.append((node, why))
+
+    def wait(self, kernels: Waiting) -> None:
+        """Kernels of a stretch are being compiled."""
+        self.waiting.append(kernels)
+
+    def arrived(self, kernels: Waiting) -> None:
+        """They are captured, or there will be none."""
+        self.waiting.remove(kernels)
+
     @property
     def stretches(self) -> list[ExactStretch]:
         """The stretches with an exact tier, the newest of each last."""
