@@ -19,7 +19,6 @@ from rote.runtime.program import (
     assemble,
     content_of,
     first_difference,
-    is_same_operand,
     operand_of,
     operands_of,
     results_of,
@@ -49,14 +48,6 @@ def test_operands_are_told_apart():
         again = operand_of(VALUES[position], no_token)
         assert value == again and hash(value) == hash(again)
         assert value not in found[:position], VALUES[position]
-
-
-@pytest.mark.parametrize("value", VALUES[:19])
-def test_an_operand_is_known_by_its_value(value):
-    others = [operand_of(each, no_token) for each in VALUES]
-    assert [is_same_operand(value, other) for other in others] == [
-        operand_of(value, no_token) == other for other in others
-    ]
 
 
 NUMBERS = [0, 1, -1, 2**62, True, False, 0.5, -0.0, 5e-324, float("inf"), 1j, complex(-0.0, float("-inf"))]

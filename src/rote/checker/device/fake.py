@@ -19,18 +19,6 @@ from ..trial import CodePlace, Trial, here
 from . import stage
 from .mask import Mask
 
-_PYTHON = (
-    "random", "uniform", "randint", "randrange", "choice", "choices", "sample", "shuffle", "gauss",
-    "normalvariate", "lognormvariate", "betavariate", "expovariate", "gammavariate", "triangular",
-    "getrandbits",
-)  # fmt: skip
-_NUMPY = (
-    "rand", "randn", "random", "random_sample", "randint", "uniform", "normal", "standard_normal", "choice",
-    "permutation", "shuffle", "beta", "binomial", "exponential", "gamma", "poisson", "dirichlet",
-    "multinomial",
-)  # fmt: skip
-
-
 _ENDS = frozenset({FakeTensorMode})
 """Types of objects of the check that tensors lead to."""
 
@@ -46,9 +34,13 @@ class FakeStage:
         self.trial = Trial(self._standins, self.inventor)
         self._mask = Mask(self.trial)
         self._draws: dict[str, dict[Site, CodePlace]] = {}  # the places for each module, by line
-        for module, names in ((random, _PYTHON), (numpy.random, _NUMPY)):
-            for name in names:
-                setattr(module, name, self._noting(module.__name__, getattr(module, name)))
+        for module in (random, numpy.random):
+            for name, function in list(vars(module).items()):
+                owned = isinstance(
+                    getattr(function, "__self__", None), (random.Random, numpy.random.RandomState)
+                )
+                if owned and not name.endswith(("seed", "state")):
+                    setattr(module, name, self._noting(module.__name__, function))
         stage.install(self.trial, self._around)
         compat.show_devices(lambda: self.trial.inside == 0)
         compat.run_compiled_code_eagerly()

@@ -349,7 +349,7 @@ class Admission:
         names = [self.leaves[position] for position in positions]
         if check is not None:
             plain = source.constant(torch.Tensor)
-            for name in names:  # the check would end the process, see .alike
+            for name in names:  # it has no sizes, and the error ends the process
                 source.refuse(f"type({name}) is {plain} and {name}.is_nested")
             compared = ", ".join([source.constant(self._compared[0]), *names])
             source.refuse(f"not {source.constant(check)}({compared})")

@@ -29,7 +29,6 @@ class Overload:
         seen: Its kernel may be Python code of the user's, which is watched.
         seeds: It takes the seeds of an attention.
         special: An alias or a literal, which are no ordinary operations.
-        repeats: Its tensors alone decide where it runs, so they tell whether an earlier call ran it.
         alias: It only looks at memory of its operands, so their looks decide its results.
         quiet: It only makes results, in this process.
         vectors: It is a decomposition that may be asked for its values alone.
@@ -45,7 +44,6 @@ class Overload:
     seen: bool
     seeds: bool
     special: bool
-    repeats: bool
     alias: bool
     quiet: bool
     vectors: bool
@@ -71,10 +69,9 @@ class Overload:
         apart = facts.apart or (not func.is_view and is_named(func, split))
         apart = apart or (is_region(func) and REGIONS.has_one_of(facts.name, split))
         odd = facts.blank or apart or special or seen or seeds or vectors or func is LAZY_ZEROS
-        repeats = facts.simple and parts is None and not odd
-        alias = repeats and func.is_view
+        alias = func.is_view and facts.simple and parts is None and not odd
         quiet = not (facts.written or facts.seeded or facts.collective)
         return cls(
-            func, facts, raw_call(func), parts, seen, seeds, special, repeats, alias, quiet, vectors, apart,
+            func, facts, raw_call(func), parts, seen, seeds, special, alias, quiet, vectors, apart,
             counts_inside(func), running,
         )  # fmt: skip

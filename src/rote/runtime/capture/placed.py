@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from ..operators import TOLD_SIZES, Facts, Placement, between, filled_in, place
-from ..program import Token
 from .path import Cursor, Writes
 
 
@@ -15,23 +14,13 @@ class Placer:
     """Says where operations run.
 
     Attributes:
-        devices: Devices of operands, those that lie where operations are captured not all noted.
-        index: Of the GPU on which operations of the call ran; -1 before the first of them.
+        devices: Devices of operands.
     """
 
     def __init__(self, cursor: Cursor, writes: Writes) -> None:
         self.devices: set[torch.device] = set()
-        self.index = -1
         self._cursor = cursor
         self._writes = writes
-
-    def are_at_home(self, tensors: list[torch.Tensor], tokens: list[Token]) -> bool:
-        """Whether all operands are on the device whose operations are captured, as far as it is known."""
-        cursor = self._cursor
-        if cursor.on_host:
-            return not cursor.storages.looks.away or all([token[1].on_host for token in tokens])
-        index = self.index
-        return index >= 0 and all([tensor.get_device() == index and tensor.is_cuda for tensor in tensors])
 
     def place(
         self,
@@ -68,7 +57,4 @@ class Placer:
 
     def note_devices(self, tensors: list[torch.Tensor]) -> None:
         """Note the devices of an operation's operands."""
-        for tensor in tensors:
-            self.devices.add(tensor.device)
-            if not tensor.is_cpu:
-                self.index = tensor.get_device()
+        self.devices.update([tensor.device for tensor in tensors])

@@ -84,10 +84,10 @@ class Runner:
     ) -> Any:
         cursor, func = self._cursor, known.func
         tape = cursor.recorder
-        short = placement is _CAPTURED and cursor.is_short and not known.seeds
-        short = short and not holds(Computed, args, kwargs)
-        if short and (known.alias or cursor.node.operations[cursor.index].kind == ops.VIEWED):
-            return known.raw(*args, **kwargs)  # no segment is open, and it launches nothing
+        plain = placement is _CAPTURED and not known.seeds and not holds(Computed, args, kwargs)
+        short = plain and cursor.is_short
+        if plain and (known.alias or (short and cursor.node.operations[cursor.index].kind == ops.VIEWED)):
+            return known.raw(*args, **kwargs)  # it launches nothing, and what it gives is no new memory
         if placement is _CAPTURED and not short:
             try:
                 if not (cursor.on_host or known.facts.transfers):

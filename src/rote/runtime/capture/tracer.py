@@ -52,7 +52,6 @@ from ..program import (
     NEW,
     Generators,
     HostValues,
-    Look,
     Operation,
     Raised,
     ReboundTensors,
@@ -121,7 +120,6 @@ from .path import (
     kept_call,
 )
 from .placed import Placer
-from .repeated import Repeats
 from .running import Runner
 from .zeros import LAZY_ZEROS, on_zeros
 
@@ -176,7 +174,6 @@ class Tracer(DispatchMode):
         self.placer = Placer(cursor, self.writes)
         self.runner = Runner(cursor, self.resized, profiler)
         self.transfers = Transfers(cursor, self.follower, collective, leads)
-        self._repeats = Repeats(cursor, self.placer)
         self._split = split
         self._known: dict[int, Overload] = {}
         self._vectorless = self._lazy_zeros = False
@@ -283,10 +280,6 @@ class Tracer(DispatchMode):
                 return self._write(view, func, args, kwargs)
             else:
                 self.stray(taken)
-        if known.repeats and cursor.node.complete and not self._lazy_zeros and not is_kept_out():
-            was = self._repeats.find(facts, args, kwargs)
-            if was is not None:
-                return self._repeat(was, known, args, kwargs)
         resolve_lazily()
         if known.vectors and self._vectorless:
             args = without_vectors(facts, args)
@@ -591,30 +584,6 @@ class Tracer(DispatchMode):
         self._after(operation, known.facts, tensors, tokens, out)
         return out
 
-    def _repeat(self, was: Operation, known: Overload, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run an operation that an earlier call ran here on the same operands."""
-        cursor = self.cursor
-        facts, complexes = known.facts, cursor.storages.looks.complex
-        if known.alias and was.kind == ops.VIEWED and not complexes:  # launches nothing, makes nothing
-            out = known.raw(*args, **kwargs)
-            cursor.index += 1
-            return out
-        if complexes or (cursor.on_host and cursor.mode is not _OBSERVE):
-            resolve_lazily()  # no kernel of PyTorch's own makes a lazy tensor of real ones for itself
-        if self.unwritten.makers:
-            self._note_contents(facts, args, kwargs, was.site)
-        if not known.quiet:
-            self._note_effects(facts, args, kwargs)
-        out = self.runner.run(was, known, args, kwargs, _CAPTURED)
-        if facts.reshapes:
-            self._check_metadata(was, tensors_of(args, kwargs), was.tokens)
-        if not cursor.blockers and self._repeats.is_made(was, args, kwargs, out):
-            cursor.index += 1
-            return out
-        operation, tensors, tokens, _ = self._before(known, args, kwargs)
-        self._after(operation, facts, tensors, tokens, out)
-        return out
-
     def _before(
         self,
         known: Overload,
@@ -632,19 +601,9 @@ class Tracer(DispatchMode):
             apart = self._tried(facts, args, kwargs) is not GraphTrial.REPEATS
         if there is not None:
             placement = there
-            self.placer.note_devices(tensors)
-        elif (
-            facts.simple
-            and tensors
-            and not apart
-            and "device" not in kwargs
-            and self.placer.are_at_home(tensors, tokens)
-        ):
-            refused = cursor.node.refused
-            placement = Placement.ISLAND if refused and cursor.index in refused else _CAPTURED
         else:
             placement = self.placer.place(facts, tensors, args, kwargs, apart=apart)
-            self.placer.note_devices(tensors)
+        self.placer.note_devices(tensors)
         if self._numbers is not None and placement is _CAPTURED and holds(Computed, args, kwargs):
             placement = _CAPTURED if cursor.takes_numbers(facts, args, kwargs) else Placement.ISLAND
         site = self._sites.here()
@@ -822,15 +781,11 @@ class Tracer(DispatchMode):
         if facts.reshapes:
             self._check_metadata(operation, tensors, tokens)
         made = cursor.storages.made
-        first = tokens[0][1] if tokens else None
         if type(out) is torch.Tensor:
-            structure, results = "one", (self._result(operation, facts, out, tensors, first, 0),)
+            structure, results = "one", (self._result(operation, facts, out, tensors),)
         else:
             structure, parts = results_of(out)
-            results = tuple([
-                self._result(operation, facts, part, tensors, first, position)
-                for position, part in enumerate(parts)
-            ])  # fmt: skip
+            results = tuple([self._result(operation, facts, part, tensors) for part in parts])
         new = cursor.storages.made - made == len(results)  # then none of them is a view
         may_look = not new and operation.kind == ops.CAPTURED and not facts.mutable
         looks = may_look and _look_only(results, tokens)
@@ -846,19 +801,8 @@ class Tracer(DispatchMode):
                 text = f"{operation.name} changes the shape of a tensor made outside the call"
                 cursor.block(reason(rules.RESHAPED, text, operation.site))
 
-    def _result(
-        self,
-        operation: Operation,
-        facts: Facts,
-        part: Any,
-        tensors: list[torch.Tensor],
-        first: Look | None,
-        number: int,
-    ) -> Any:
-        """A token; a reference to the operand that the result is; a value; or None where there is none.
-
-        ``first`` is how the first operand looks, as most results do.
-        """
+    def _result(self, operation: Operation, facts: Facts, part: Any, tensors: list[torch.Tensor]) -> Any:
+        """A token; a reference to the operand that the result is; a value; or None where there is none."""
         cursor = self.cursor
         if not isinstance(part, torch.Tensor):
             return None if part is None or operation.kind == ops.ANYWHERE else self._value(operation, part)
@@ -867,14 +811,7 @@ class Tracer(DispatchMode):
                 return Reference(position, self._moved(part) if facts.relocates else None)
         if part.is_meta:
             return None
-        if first is None:
-            return cursor.storages.result(part, operation.name, operation.site)
-        guess = (operation.name, number)
-        like = first.guesses.get(guess, first)
-        token = cursor.storages.result(part, operation.name, operation.site, like=like)
-        if token[1] is not like:
-            first.guesses[guess] = token[1]
-        return token
+        return cursor.storages.result(part, operation.name, operation.site)
 
     def _moved(self, tensor: torch.Tensor) -> Token | None:
         """How an operand looks that now lies elsewhere, or has another shape."""

@@ -21,9 +21,8 @@ from typing import Any
 import torch
 
 from ...base import identity
-from ..arguments import Source, Switches
+from ..arguments import Switches
 from ..fingerprint import (
-    EVERYTHING,
     NEVER,
     NOTHING,
     Held,
@@ -42,8 +41,6 @@ from .guards import Guard
 
 _data_ptr = torch.Tensor.data_ptr
 
-_INLINED = 6
-"""Portions of words up to which they are read by the text of the replay itself."""
 _OF_KEYS = (BULK, DEFINED, LENGTH, OPERATORS, ORDER)
 """Kinds of slots that say which members a container has."""
 
@@ -53,12 +50,7 @@ asked by name 0.8 us."""
 
 
 class QuickGuard:
-    """Checks a guard, which decides in the end, and switches that have to hold as well.
-
-    Attributes:
-        words: Where the words of each stage are and what they were, if they are all there is to ask;
-            otherwise words that never match.
-    """
+    """Checks a guard, which decides in the end, and switches that have to hold as well."""
 
     def __init__(self, guard: Guard, switches: Switches | None = None) -> None:
         self._guard = guard
@@ -66,9 +58,7 @@ class QuickGuard:
         self._switches = switches
         self._dicts = Dicts()
         self._stages: tuple[Stage, ...] = (NEVER,)
-        self._is_apart = self._is_read = self._is_short = False
-        self._depth = 1
-        self.words: tuple[Any, ...] = ()
+        self._is_apart = self._is_read = False
         self._sort()
         self._look_at_tensors()
         self._forget()
@@ -129,20 +119,6 @@ class QuickGuard:
 
     # ------------------------------------------------------------------ checking
 
-    def write(self, source: Source) -> None:
-        """Write that a call is refused unless :meth:`holds`; the stages are written out if they are all."""
-        constant = source.constant
-        if not self.holds() or not self._is_short:
-            source.refuse(f"not {constant(self.holds)}()")
-            return
-        self._depth = len(self._stages)
-        self._show()
-        parts = [(f"at{n}", f"was{n}") for n in range(self._depth)]
-        source.line(f"{', '.join([name for part in parts for name in part])} = {constant(self)}.words")
-        memory = constant(EVERYTHING)
-        differs = " or ".join([f"{memory}[{where}].tobytes() != {were}" for where, were in parts])
-        source.refuse(f"({constant(self._guard.tensors)}.dead or {differs}) and not {constant(self.holds)}()")
-
     def holds(self) -> bool:
         """Whether everything is as it was."""
         if self._guard.tensors.dead:
@@ -176,7 +152,7 @@ class QuickGuard:
     def _forget(self) -> None:
         """Nothing is known: whatever is asked, the plain guard decides."""
         self._stages = (NEVER,)
-        self._is_apart, self.words = False, NEVER[1:] * self._depth
+        self._is_apart = False
 
     def _join(self) -> None:
         """The guard keeps containers alive as it does objects, so the words of both are read at once."""
@@ -188,13 +164,6 @@ class QuickGuard:
         self._stages = tuple([part for each in stages for part in portions(each)]) or (NOTHING,)
         self._is_apart = self._dicts.apart
         self._is_read = not (self._references or self._dicts.empties or self._left)
-        self._is_short = self._is_read and len(self._stages) <= _INLINED and not self._is_apart
-        self._show()
-
-    def _show(self) -> None:
-        """Let the written text read the words, if it has as many stages."""
-        if self._is_short and len(self._stages) == self._depth:
-            self.words = tuple([part for _, *parts in self._stages for part in parts])
 
     def _tensors_same(self) -> bool:
         if self._guard.tensors.dead:

@@ -1,12 +1,10 @@
 """Words of memory that say whether tensors, containers and objects are what they were."""
 
-from .alike import Alike
 from .epoch import EPOCH
 from .held import Held
 from .layout import find_layout, find_lengths, find_owners, find_registrations, find_version, state_of, watch
 from .words import (
     BYTES,
-    EVERYTHING,
     NEVER,
     NOTHING,
     Layout,

@@ -9,7 +9,7 @@ elsewhere, and all that is read later is read from there. This is right if
 - each operation in place writes all of the memory, and nothing else lies there under another name: outside it
   has none, and what a stretch has made is known by one name. It is shown to others after one segment at most;
 - the operation in place calculates in the type of that memory, as the one that makes a result does, and the
-  two are one kernel of PyTorch's (``_VALUES`` names those);
+  two are one kernel of PyTorch's (``_ALIKE`` and ``_OTHERS`` name those);
 - whoever reads the first version has done so when the last one is stored: no kernel behind that store reads
   it, and where it stays, the kernel that stores it reads only the very element that it stores.
 
@@ -28,45 +28,15 @@ from ..program import Number, Operation, Origin, Token
 
 _VERSION = "version"
 
-_VALUES = {
-    "add_.Tensor": "add.Tensor",
-    "add_.Scalar": "add.Scalar",
-    "sub_.Tensor": "sub.Tensor",
-    "sub_.Scalar": "sub.Scalar",
-    "mul_.Tensor": "mul.Tensor",
-    "mul_.Scalar": "mul.Scalar",
-    "div_.Tensor": "div.Tensor",
-    "div_.Scalar": "div.Scalar",
-    "addcmul_": "addcmul",
-    "addcdiv_": "addcdiv",
-    "lerp_.Tensor": "lerp.Tensor",
-    "lerp_.Scalar": "lerp.Scalar",
-    "copy_": "_to_copy",
-    "zero_": "zeros_like",
-    "fill_.Scalar": "full_like",
-    "relu_": "relu",
-    "leaky_relu_": "leaky_relu",
-    "hardtanh_": "hardtanh",
-    "hardswish_": "hardswish",
-    "hardsigmoid_": "hardsigmoid",
-    "sigmoid_": "sigmoid",
-    "silu_": "silu",
-    "tanh_": "tanh",
-    "gelu_": "gelu",
-    "exp_": "exp",
-    "log_": "log",
-    "neg_": "neg",
-    "abs_": "abs",
-    "sqrt_": "sqrt",
-    "rsqrt_": "rsqrt",
-    "reciprocal_": "reciprocal",
-    "clamp_": "clamp",
-    "clamp_min_": "clamp_min",
-    "clamp_max_": "clamp_max",
-    "masked_fill_.Scalar": "masked_fill.Scalar",
-    "masked_fill_.Tensor": "masked_fill.Tensor",
-}
-"""Operations in place, and those that give what they write."""
+_ALIKE = frozenset((
+    "abs_", "add_", "addcdiv_", "addcmul_", "clamp_", "clamp_max_", "clamp_min_", "div_", "exp_", "gelu_",
+    "hardsigmoid_", "hardswish_", "hardtanh_", "leaky_relu_", "lerp_", "log_", "masked_fill_", "mul_", "neg_",
+    "reciprocal_", "relu_", "rsqrt_", "sigmoid_", "silu_", "sqrt_", "sub_", "tanh_",
+))  # fmt: skip
+"""Operations in place that are one kernel with the operation of their name without the mark at its end."""
+
+_OTHERS = {"copy_": "_to_copy", "fill_.Scalar": "full_like", "zero_": "zeros_like"}
+"""Those whose value has another name, and no operand in the type of the memory."""
 
 Whole = Callable[[Token], bool]
 """Whether a tensor is all of a memory that has no other name."""
@@ -82,7 +52,7 @@ class InPlaceStore:
     @classmethod
     def of(cls, index: int, operation: Operation, whole: Whole) -> InPlaceStore | None:
         """An operation in place as a value; None if it is none, or no such value."""
-        name = _VALUES.get(operation.name.removeprefix("aten::"))
+        name = _value(operation.name.removeprefix("aten::"))
         if name is None or operation.written != (0,) or not isinstance(operation.operands[0], Token):
             return None
         target = operation.operands[0]
@@ -94,13 +64,19 @@ class InPlaceStore:
             operands, named = (operands[1],), (("dtype", target.dtype),)
         value = Operation.called(operation.kind, f"aten::{name}", operands, named, operation.site)
         try:
-            if name not in ("_to_copy", "zeros_like", "full_like"):
+            if name not in _OTHERS.values():
                 given = [each for each in operands if isinstance(each, (Token, Number))]
                 if common_type(given) is not target.dtype:
                     return None
             return cls(Fusible.of(index, value.ended("one", (result,))), target)
         except NoKernelError:
             return None
+
+
+def _value(name: str) -> str | None:
+    """The operation that gives what one in place writes; None if none is known to."""
+    packet, point, overload = name.partition(".")
+    return packet[:-1] + point + overload if packet in _ALIKE else _OTHERS.get(name)
 
 
 class Versions:

@@ -29,7 +29,6 @@ from .operations import (
     assemble,
     content_of,
     first_difference,
-    is_same_operand,
     operand_of,
     operands_of,
     results_of,

@@ -213,8 +213,7 @@ class ReplayWriter:
         if self._copies is None or not self._copies.write_sharing_late(self._admission):
             self._admission.write_sharing()
         self._switches()
-        own = () if lock is None or self._is_alone() else (lock,)
-        locks = (*own, self._backend.lock)
+        locks = (lock, self._backend.lock) if lock is not None else (self._backend.lock,)
         for held in locks:
             source.refuse(f"not {constant(held.acquire)}(False)")
             source.line("try:")
@@ -251,20 +250,6 @@ class ReplayWriter:
                 or (recording.keeps_gradients and not recording.gradients.copies)
             )
         )
-
-    def _is_alone(self) -> bool:
-        """Whether the replay touches nothing but the recording, so that the device's lock is enough.
-
-        Another thread may release the recording meanwhile. Only who has the device's lock destroys CUDA
-        graphs, and this function keeps the recording's tensors.
-        """
-        recording = self._recording
-        written = self._writes_result() and recording.root.backward is None
-        plain = self._is_plain() and written and not recording.islands()
-        more = recording.gradients.effects or recording.keeps_gradients or recording.accesses.writes
-        template = recording.root.template
-        more = more or (template is not None and bool(template.targets))
-        return self._backend.capabilities.asynchronous and plain and not more
 
     def _choose_copies(self) -> Copies:
         """What the segments copy themselves: arguments that are not in place, results that are new.
@@ -307,7 +292,7 @@ class ReplayWriter:
             source.refuse(f"{name}.is_given_state({self._as_call()})")
         if self._stands is not None and (recording.accesses.generators or self._stands.several_on_devices):
             source.refuse(f"{name}.draws_from({self._generators()})")
-        self._guard.write(source)
+        source.refuse(f"not {constant(self._guard.holds)}()")
         source.line(f"if {name}.replays >= {name}.due:")  # to be measured
         source.line(f"    {self._counts}.due = True")
         source.line("    return NOT_MINE")
@@ -398,9 +383,8 @@ class ReplayWriter:
             source.line("try:")
             source.indent()
         self._begin(copies)
-        counted = [f"{counts}.calls += 1", f"{constant(self._key)}.calls += 1"]
-        for line in [] if self._is_alone() else counted:  # an island may raise
-            source.line(line)
+        source.line(f"{counts}.calls += 1")  # an island may raise
+        source.line(f"{constant(self._key)}.calls += 1")
         for index in range(1, steps):
             copies.launch(index)
         if guarded:
@@ -427,8 +411,6 @@ class ReplayWriter:
         )
         source.line(f"{ordered}{constant(self._backend.leave_call)}()")
         source.line(f"{constant(recording)}.replays += 1")
-        for line in counted if self._is_alone() else []:  # at once, or a report would see a call half counted
-            source.line(line)
         source.line(f"{counts}.replayed += 1")
         source.line("return value")
 

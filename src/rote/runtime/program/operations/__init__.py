@@ -10,7 +10,6 @@ from .operands import (
     Opaque,
     Operand,
     content_of,
-    is_same_operand,
     number_of,
     operand_of,
     operands_of,

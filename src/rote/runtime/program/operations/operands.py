@@ -213,26 +213,6 @@ def _other(value: Any) -> Operand:
     return Opaque(type(value).__name__)
 
 
-def is_same_operand(value: Any, expected: Operand) -> bool:
-    """Whether an operand that is no tensor is this number, setting or list of them; False says nothing."""
-    kind = type(value)
-    if kind is int:
-        return _whole(value) == expected
-    if value is None:
-        return expected is None
-    if kind is float:
-        return _float(float_bits(value)) == expected
-    if kind is list or kind is tuple:
-        if type(expected) is not tuple or len(value) != len(expected):
-            return False
-        if value and type(value[0]) is int:  # a shape
-            return tuple([_whole(item) if type(item) is int else item for item in value]) == expected
-        return all([is_same_operand(item, one) for item, one in zip(value, expected, strict=True)])
-    if kind in _NUMBERS:
-        return number_of(value) == expected
-    return kind in _SETTINGS and type(expected) is kind and value == expected
-
-
 def tokens_in(operands: Iterable[Operand]) -> list[Token]:
     """The tokens among operands, in the order of :func:`operands_of`."""
     return [each for each in _leaves(operands) if type(each) is Token]

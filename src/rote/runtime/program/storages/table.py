@@ -64,9 +64,8 @@ class Token(NamedTuple):
         return self.origin[1] if self.origin[0] == NEW else None
 
 
-_OTHER = -1
-"""The offset in remembered tokens that tell how a tensor looks, but not where it begins."""
-_tuple = tuple.__new__  # half the time of a named tuple's own constructor, at every operand
+_SEEDS = frozenset({torch.int64, torch.uint64})
+"""Types of seeds of random numbers."""
 
 
 class UnsupportedTensorError(Exception):
@@ -93,7 +92,6 @@ class StorageTable:
     ) -> None:
         self.looks = looks if looks is not None else Looks()
         self._meet = meet
-        self._last: dict[int, Token] = {}  # of the last tensor on each storage, which the next one may be
         self._origins: dict[int, Origin] = {}
         self._watch: dict[int, _Watched] = {}
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
@@ -160,27 +158,11 @@ class StorageTable:
             self.told(tensor)
         if self._gone:
             self._forget_gone()
-        if type(tensor) not in _PLAIN:
-            return self._token_anew(tensor)
-        try:
-            handle = tensor.untyped_storage()._cdata
-        except (NotImplementedError, RuntimeError):  # it has none
-            return self._token_anew(tensor)
-        last = self._last.get(handle)  # what was last noted on the storage, which lies in memory then
-        if last is None or tensor.is_nested or not ((look := last[1]).check(tensor) or look.knows(tensor)):
-            return self._token_anew(tensor)
-        offset = tensor.storage_offset()
-        if last[2] == offset:
-            return last
-        return self._note(tensor, self._origins[handle], handle, look, offset)
-
-    def _token_anew(self, tensor: torch.Tensor) -> Token:
         handle = _storage(tensor)._cdata
-        look = self._look(tensor)
-        origin = self._origins.get(handle)
+        look, origin = self._look(tensor), self._origins.get(handle)
         if origin is None:
             origin = self.add_external(tensor)
-        return self._note(tensor, origin, handle, look, tensor.storage_offset())
+        return self._placed(tensor, origin, handle, look)
 
     def _look(self, tensor: torch.Tensor) -> Look:
         try:
@@ -188,39 +170,24 @@ class StorageTable:
         except RuntimeError as error:  # it has memory, but no shape
             raise UnsupportedTensorError("nested") from error
 
-    def _note(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look, offset: Any) -> Token:
-        """The token of a tensor, which is remembered for the next one on its storage."""
-        if origin[0] is not INPUT and not look.integer:
-            token = self._last[handle] = _tuple(Token, (origin, look, offset))
-            return token
-        self._last[handle] = _tuple(Token, (origin, look, _OTHER))
+    def _placed(self, tensor: torch.Tensor, origin: Origin, handle: int, look: Look) -> Token:
+        offset: Any = tensor.storage_offset()
         if origin[0] is INPUT:
             origin, start = self._input(tensor, handle)
             offset -= start // tensor.itemsize
-        elif origin[0] is NEW and tensor.numel() <= 2 and "attention" in self.sites[origin[1]][0]:
-            # Attention returns its seed on the host in eager, on the device in a capture; both are the seed.
-            look, offset = self.looks.made(look.dtype, (), (), False), 0
-        return _tuple(Token, (origin, look, offset))
+        elif look.dtype in _SEEDS and origin[0] is NEW and self._is_seed(tensor, origin[1]):
+            look, offset = self.looks.shared(Look(look.dtype, (), (), False)), 0
+        return Token(origin, look, offset)
 
-    def result(
-        self,
-        tensor: torch.Tensor,
-        operation: str,
-        site: Site,
-        number: int | None = None,
-        like: Look | None = None,
-    ) -> Token:
-        """Describe a result; an unknown storage was made by the operation. ``like`` guesses how it looks."""
+    def _is_seed(self, tensor: torch.Tensor, number: int) -> bool:
+        """Whether it is the seed of an attention: on the host in eager, on the device in a capture."""
+        return tensor.numel() <= 2 and "attention" in self.sites[number][0]
+
+    def result(self, tensor: torch.Tensor, operation: str, site: Site, number: int | None = None) -> Token:
+        """Describe a result; an unknown storage was made by the operation."""
         if self._gone:
             self._forget_gone()
-        if (
-            like is None
-            or type(tensor) not in _PLAIN
-            or tensor.is_nested
-            or not (like.check(tensor) or like.knows(tensor))
-        ):
-            like = None
-        storage = _storage(tensor) if like is None else tensor.untyped_storage()
+        storage = _storage(tensor)
         handle = storage._cdata
         origin = self._origins.get(handle)
         if origin is None:
@@ -231,59 +198,11 @@ class StorageTable:
             self.sites[number] = (operation, site)
             origin = (NEW, number)
             self._follow(storage, handle, origin, "cpu" if tensor.is_cpu else tensor.device.type)
-        if like is None:
-            like = self._look(tensor)
-        offset = tensor.storage_offset()
-        if origin[0] is INPUT or like.integer:
-            return self._note(tensor, origin, handle, like, offset)
-        token = self._last[handle] = _tuple(Token, (origin, like, offset))  # without a call, as for most
-        return token
-
-    def is_again(self, tensor: torch.Tensor, token: Token) -> bool:
-        """Whether an operand is the one that another call had at this place; False says nothing.
-
-        The answer is False for lazily negated tensors, which a check cannot tell from others.
-        """
-        origin, look, offset = token
-        if tensor.is_nested or tensor.is_neg() or not (look.check(tensor) or look.knows(tensor)):
-            return False
-        if origin[0] is INPUT or look.integer:
-            return self.token(tensor) == token
-        if self._gone:
-            self._forget_gone()
-        known = self._origins.get(tensor.untyped_storage()._cdata)
-        if known is None and origin[0] is EXTERNAL:
-            known = self.add_external(tensor)
-        return known == origin and tensor.storage_offset() == offset
-
-    def is_made_again(self, tensor: torch.Tensor, token: Token, operation: str, site: Site) -> bool:
-        """Note a result if it is the one that another call had at this place; otherwise note nothing."""
-        origin, look, offset = token
-        if tensor.is_nested or not (look.check(tensor) or look.knows(tensor)):
-            return False
-        if self._gone:
-            self._forget_gone()
-        storage = tensor.untyped_storage()
-        handle = storage._cdata
-        known = self._origins.get(handle)
-        if look.integer or origin[0] is INPUT or tensor.storage_offset() != offset:
-            return False
-        if known is None:
-            if origin[0] is not NEW or origin[1] != self.made:
-                return False
-            self.made += 1
-            self.sites[origin[1]] = (operation, site)
-            self._follow(storage, handle, origin, "cpu" if look.on_host else tensor.device.type)
-        elif known != origin:
-            return False
-        self._last[handle] = token
-        return True
+        return self._placed(tensor, origin, handle, self._look(tensor))
 
     def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
         begins = self._inputs[handle]
-        if len(begins) == 1:
-            return (INPUT, begins[0][1]), begins[0][0]
         byte = tensor.storage_offset() * tensor.itemsize
         start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
         return (INPUT, index), start
@@ -318,7 +237,6 @@ class StorageTable:
         self._forget_gone()
         handle = storage._cdata
         origin = self._origins.pop(handle, None)
-        self._last.pop(handle, None)
         watched = self._watch.pop(origin[1], None) if origin is not None and origin[0] is NEW else None
         if watched is not None:
             self._live[watched.kind] -= watched.nbytes
@@ -348,7 +266,6 @@ class StorageTable:
             self._live[gone.kind] -= gone.nbytes
             if origins.get(handle) is origin:
                 del origins[handle]
-                self._last.pop(handle, None)
             if watch.get(origin[1]) is gone:
                 del watch[origin[1]]
 
