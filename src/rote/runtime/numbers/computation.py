@@ -19,7 +19,7 @@ import numpy
 
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
-from ..state import ITEM, address_of, lying_in
+from ..state import ITEM, LENGTH, address_of, lying_in
 from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import (
@@ -90,6 +90,8 @@ class NumberSource:
                 found = self.container[self.key]
             else:
                 found = lying_in(self.kind, self.container, self.key)
+            if self.kind == LENGTH:
+                return found.value
             return copied(found) if type(found) is numpy.ndarray else found
         except (KeyError, IndexError, ValueError, AttributeError):
             return None

@@ -21,6 +21,7 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
+from ..state import LENGTH
 from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
 from .computation import (
     DRAWN,
@@ -194,7 +195,8 @@ class TrackedNumbers:
         arrays: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
-        self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
+        # in which those lie
+        self.containers = frozenset([container for kind, container, _ in wanted if kind != LENGTH])
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._values: dict[Expression, Any] = {}  # what some of it gave
@@ -237,6 +239,9 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        # containers that somebody asks now how long they are, by their identity: how long they were before
+        # the call, and how many members it has added
+        self.lengths: dict[int, tuple[Any, int]] = {}
         # what the next instruction computes, where a note says so
         self._operands: tuple[str, tuple[Any, ...]] | None = None
 
@@ -308,6 +313,31 @@ class TrackedNumbers:
         self._given[key] = copy
         self._know_given(place, copy, copy, value)
         return copy
+
+    def measure(self, place: NumberSource, before: int, added: int) -> None:
+        """It is asked how long a container is; who knows what becomes of that takes it at once.
+
+        Args:
+            place: The container.
+            before: How long it was before the call.
+            added: How many members the call has added.
+        """
+        self.lengths[identity(place.container)] = self.take(place, before), added
+
+    def measured(self, container: Any) -> tuple[str, tuple[Any, ...]] | None:
+        """How the length of a container that is asked now follows from what it was before the call."""
+        before, added = self.lengths.pop(identity(container), (None, 0))
+        if self.expression(before) is None:
+            return None
+        most = container.maxlen if type(container) is deque else None
+        if most is None:
+            return "ADD", (before, added)
+        return "min", (self.compute("ADD", (before, added), before + added), most)
+
+    def leave_lengths(self) -> None:
+        """What becomes of lengths is not known: they are looked at."""
+        self.pin(*[before for before, _ in self.lengths.values()])
+        self.lengths.clear()
 
     def _know_given(self, place: NumberSource, known: Any, value: Any, stands: Any) -> None:
         number = self._numbers.setdefault(place.address, len(self.places))
@@ -781,6 +811,7 @@ class TrackedNumbers:
         self._operands = None
         self.take_owed()
         self.iterated = ()
+        self.lengths.clear()
         self.gathered.clear()
 
     def read(self, value: Any) -> Any:
@@ -924,6 +955,7 @@ class TrackedNumbers:
         self.leave_unseen()
         self.leave_handed()
         self.leave_iterated()
+        self.leave_lengths()
         self.settle_owed()
         self.pin(*self.gathered.clear())
         self.ends = True

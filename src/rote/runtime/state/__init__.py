@@ -18,6 +18,7 @@ from .kinds import (
     CELL,
     DEFINED,
     FOLLOWED,
+    GROWING,
     HELD,
     ITEM,
     KIND,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -19,6 +20,8 @@ FOLLOWED = "followed"
 """Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
 NUMBERED = frozenset({DEFINED, LENGTH})
 """Kinds of slots whose value is always a number of one type."""
+GROWING: frozenset[type] = frozenset({list, deque, dict, OrderedDict, defaultdict})
+"""Containers whose length is a number that is followed, where calls make them longer."""
 LOOKED = "looked"
 """Key of the numbers of an array that Python code has read: those are always compared."""
 

@@ -320,6 +320,8 @@ class TrackingNotes:
             numbers.drop_operands()
             if numbers.iterated:
                 numbers.leave_iterated()
+            if numbers.lengths:
+                numbers.leave_lengths()
             if numbers.handed:
                 numbers.leave_handed()
             if numbers.gathered:
@@ -656,6 +658,8 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
 
 
 def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
+    if (found := numbers.measured(value)) is not None:
+        value = numbers.compute(*found, len(value))
     if numbers.expression(value) is not None:
         numbers.compute("bool", (value,), bool(value))
     else:
@@ -967,6 +971,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _consumed(numbers, args)
     elif function is len and [*map(type, args)] == [str]:
         numbers.compute_next(LENGTH, args)
+    elif function is len and len(args) == 1 and (length := numbers.measured(args[0])) is not None:
+        numbers.compute_next(*length)
     elif function is len:
         for each in args:
             if not is_array(each):  # its shape is the same in all calls

@@ -19,7 +19,7 @@ from ...numbers import (
     can_draw,
     is_array,
 )
-from ...state import ITEM, address_of
+from ...state import ITEM, LENGTH, address_of
 from ..table import lookup
 from .running import RunningCode
 from .written import target_of
@@ -80,6 +80,15 @@ class FollowedNumbers:
                 return False
             self._laid.lay(target, stands, value)
         return True
+
+    def measures(self, container: Any, before: int, added: int, name: str) -> bool:
+        """Whether it is followed how long a container is, to which a call has added so many members."""
+        numbers = self.numbers
+        if numbers is None or address_of(LENGTH, container, None) not in numbers.wanted:
+            return False
+        if numbers.follows and numbers.stopped is None:
+            numbers.measure(NumberSource(LENGTH, container, None, name), before, added)
+        return numbers.stopped is None
 
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
         """Slots that hold what stood for a number get that number again; others may ask which it is.

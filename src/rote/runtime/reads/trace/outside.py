@@ -479,6 +479,8 @@ class Outside(dict[int, Any]):
             address, container, value, suffix, owner
         ):
             return
+        if kind == LENGTH and self._measures(container, suffix):
+            return
         if slots.growing and where in slots.growing:
             slots.looked.add(where)  # what is read may be the call's own
             return
@@ -516,6 +518,20 @@ class Outside(dict[int, Any]):
         if trait & SHARDED:
             self.names.setdefault(identity(value), (identity(whose), suffix))
             self._read_sharded(value)
+
+    def _measures(self, container: Any, suffix: str) -> bool:
+        """Whether it is followed how long a container is, since calls make it longer."""
+        where, slots, numbers = identity(container), self.slots, self._numbers
+        if numbers is None or where in slots.changed or where in self.anchored:
+            return False
+        before, added = slots.length_before(container)
+        if not self.followed.measures(container, before, added, self.name(container, suffix)):
+            return False
+        if where in slots.stored:
+            self._read_stored(container, slots.stored[where])
+        self.pin(container)
+        self.hold(container)
+        return True
 
     def _read_stored(self, container: Any, stored: dict[Any, bool]) -> None:
         """How long a mapping is after the call has stored keys depends on which of them it had before."""

@@ -193,6 +193,15 @@ class Slots:
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
 
+    def length_before(self, container: Any) -> tuple[int, int]:
+        """How long a container was before the call, and how many members that has added."""
+        grown = self.growing.get(identity(container))
+        if grown is not None:
+            return len(grown.written.was), grown.count
+        now = members.length(container)
+        before = len(self.contents_before(container)) if identity(container) in self.stored else now
+        return before, now - before
+
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         for held in (
