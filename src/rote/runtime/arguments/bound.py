@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...base import identity, is_instance
 from ..objects import keys, put, refill, values
-from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, lying_in
+from ..state import ATTRIBUTE, CELL, ITEM, LAST, VARIABLE, lying_in
 from .opened import parts_of, slots_of, table_of
 from .places import StatePlace
 
@@ -202,6 +202,8 @@ def target_at(place: StatePlace) -> Target | None:
     """A slot, to be written; None if its container is gone."""
     container, of_class = place.found(), place.of_class
     if container is None or of_class is None:
+        if container is not None and place.kind == LAST:  # where it lies now, however much is appended
+            return Target(ITEM, container, len(container) - place.key, place.name)
         return None if container is None else Target(place.kind, container, place.key, place.name)
     return ClassTarget(of_class(), container, place.key, place.name)
 

@@ -29,6 +29,7 @@ from ..state import (
     FOLLOWED,
     GROWING,
     ITEM,
+    LAST,
     LENGTH,
     LOOKED,
     NUMBERS,
@@ -326,7 +327,7 @@ class Guard:
             for place, was, now in found
             if type(was) is type(now)
             and type(was) in SCALARS
-            and place.entry.kind in (ITEM, ATTRIBUTE, CELL, LENGTH)
+            and place.entry.kind in (ITEM, ATTRIBUTE, CELL, LENGTH, LAST)
             and type(place.entry.container) is not Argument
         ]
 

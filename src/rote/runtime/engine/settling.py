@@ -216,6 +216,9 @@ class Settling:
         if self._noted.reads_arrays and not changing.follow_arrays():
             self._close_arrays()
         numbers = self._plan.numbers
+        if numbers is not None:
+            changing.leave(numbers.left)
+            changing.excuse(numbers.waits)
         if self._observed.strayed and not (self._noted.late or self._noted.unseen):
             changing.stray(self._observed.strayed, followed=numbers is not None and numbers.arrays)
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):

@@ -21,7 +21,7 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from ..state import LENGTH
+from ..state import LAST, LENGTH, Address
 from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
 from .computation import (
     DRAWN,
@@ -60,6 +60,7 @@ from .items import MOST_ITEMS, gives_items, iterated
 from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
+_AT_END = frozenset({LAST, LENGTH})
 HANDED = object()
 """The operand that C gets itself."""
 FEW = 3
@@ -196,7 +197,9 @@ class TrackedNumbers:
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         # in which those lie
-        self.containers = frozenset([container for kind, container, _ in wanted if kind != LENGTH])
+        self.containers = frozenset(
+            [container for kind, container, _ in wanted if kind not in (LAST, LENGTH)]
+        )
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._values: dict[Expression, Any] = {}  # what some of it gave
@@ -239,6 +242,8 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
+        self.waits = False  # a list is shorter than the call asks for the last of it
         # containers that somebody asks now how long they are, by their identity: how long they were before
         # the call, and how many members it has added
         self.lengths: dict[int, tuple[Any, int]] = {}
@@ -333,6 +338,17 @@ class TrackedNumbers:
         if most is None:
             return "ADD", (before, added)
         return "min", (self.compute("ADD", (before, added), before + added), most)
+
+    def ask_length(self, container: Any, least: int) -> None:
+        """A container that is asked how long it is was at least so long before the call, which is all."""
+        before, _ = self.lengths.pop(identity(container), (None, 0))
+        if self.expression(before) is not None:
+            self.ask("<=", least, before)
+
+    def leaves_last(self, address: Address, value: Any) -> None:
+        """A member before the end of a list is read, where the next call finds another one."""
+        if type(value) in KINDS and address not in self.wanted:
+            self.left.add(address)
 
     def leave_lengths(self) -> None:
         """What becomes of lengths is not known: they are looked at."""

@@ -22,6 +22,7 @@ from .kinds import (
     HELD,
     ITEM,
     KIND,
+    LAST,
     LENGTH,
     LOOKED,
     MISSING,

@@ -12,6 +12,8 @@ from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, memb
 from .reads import Argument, Read
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
+LAST = "last"
+"""Kind for a member of a list; the key is how far it lies before the end."""
 LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
 OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
@@ -102,6 +104,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     ATTRIBUTE: getattr,
     CELL: lambda cell, _: cell.cell_contents,
     DEFINED: lambda container, key: WHETHER[members.has(container, key)],
+    LAST: lambda container, back: members.member(container, -back),
     LENGTH: _length,
     BULK: _bulk,
     OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),

@@ -13,7 +13,20 @@ from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
 from ...objects import UNSET, Content, Position, members, said_module, text_of
 from ...pytorch import gathers
-from ...state import GROWING, BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
+from ...state import (
+    BULK,
+    DEFINED,
+    GROWING,
+    HELD,
+    ITEM,
+    LENGTH,
+    MISSING,
+    ORDER,
+    WHETHER,
+    Address,
+    Read,
+    address_of,
+)
 from .kinds import PLAIN_TYPES
 from .noted import Effect
 from .outside import SLOTS, Outside
@@ -216,8 +229,9 @@ class OutsideEffects:
         container, slots = each.container, self._slots
         where = identity(container)
         grows = where in slots.growing or (each.kind == ITEM and each.was is MISSING)
-        known = grows and where not in slots.changed and type(container) in GROWING
-        return (address_of(LENGTH, container, None),) if known else ()
+        if not grows or where in slots.changed or type(container) not in GROWING:
+            return ()
+        return (address_of(LENGTH, container, None),)
 
 
 def _window(each: WrittenSlot) -> ref[deque[Any]] | None:

@@ -53,11 +53,20 @@ class FollowedNumbers:
         for each in self.drawn.values():
             each.put_back()
 
-    def takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, name: str) -> bool:
+    def takes(
+        self,
+        kind: str,
+        container: Any,
+        key: Any,
+        value: Any,
+        owner: Any,
+        name: str,
+        at: Target | None = None,
+    ) -> bool:
         """Whether a slot has a number that changes from call to call, which is no condition then.
 
         What is followed instead is laid into the slot until the call is over: whoever reads it there, Python
-        or C, has it. An equal number is as good, and the slot gets its own again.
+        or C, has it. An equal number is as good, and the slot gets its own again. It lies ``at`` another key.
         """
         numbers = self.numbers
         if numbers is None or not (type(value) in SCALARS or is_array(value)):
@@ -68,7 +77,7 @@ class FollowedNumbers:
             if numbers.follows:
                 numbers.take_array(NumberSource(kind, container, key, name), value)
             return numbers.stopped is None
-        target = target_of(kind, container, key, owner, name)
+        target = at if at is not None else target_of(kind, container, key, owner, name)
         standing = self._laid.standing(target.address)
         if standing is not None:
             return standing is value
@@ -89,6 +98,11 @@ class FollowedNumbers:
         if numbers.follows and numbers.stopped is None:
             numbers.measure(NumberSource(LENGTH, container, None, name), before, added)
         return numbers.stopped is None
+
+    def wait(self) -> None:
+        """A call asks for more of the last members of a list than there are yet."""
+        if self.numbers is not None:
+            self.numbers.waits = True
 
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
         """Slots that hold what stood for a number get that number again; others may ask which it is.

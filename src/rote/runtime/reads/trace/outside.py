@@ -23,7 +23,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ....base import identity, is_own
-from ...arguments import StatePlace, place_of, table_of
+from ...arguments import StatePlace, Target, place_of, table_of
 from ...numbers import GLOBAL_GENERATORS, can_be_copied
 from ...objects import (
     ARRAY_BYTES,
@@ -66,6 +66,7 @@ from ...state import (
     HELD,
     ITEM,
     KIND,
+    LAST,
     LENGTH,
     LOOKED,
     MISSING,
@@ -108,7 +109,7 @@ from .written import Slots, WrittenSlot, is_same
 
 COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
-SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
+SLOTS = frozenset({ITEM, ATTRIBUTE, CELL, LAST})
 """Kinds of slots that one value lies in."""
 _LYING = SLOTS | {VARIABLE}
 _DEPTH = 6
@@ -481,8 +482,11 @@ class Outside(dict[int, Any]):
             return
         if kind == LENGTH and self._measures(container, suffix):
             return
-        if slots.growing and where in slots.growing:
+        if slots.growing and where in slots.growing and not slots.was_there(kind, container, key):
             slots.looked.add(where)  # what is read may be the call's own
+            return
+        if slots.last and kind == ITEM and (where, key) in slots.last:  # an argument, at this length
+            self.read(LENGTH, container, None, Content(members.length(container)), " (length)")
             return
         if kind == LENGTH and where in slots.stored:
             self._read_stored(container, slots.stored[where])
@@ -531,6 +535,29 @@ class Outside(dict[int, Any]):
             self._read_stored(container, slots.stored[where])
         self.pin(container)
         self.hold(container)
+        return True
+
+    def read_last(self, container: Any, back: int) -> bool:
+        """Note a read of a member that is known by how far it lies before the end, if such are followed.
+
+        What the call has added itself is no condition.
+        """
+        where, slots = identity(container), self.slots
+        if where in slots.changed:
+            return False
+        before, added = slots.length_before(container)
+        if where in slots.growing and back <= min(added, members.length(container)):
+            return True
+        back -= added
+        if back > before or type(container) is not list or not self._measures(container, ""):
+            return False
+        if (ITEM, where, before - back) in slots.written:
+            return True
+        value = members.member(container, before - back)
+        if self._numbers is not None:
+            self._numbers.ask_length(container, back)
+            self._numbers.leaves_last(address_of(LAST, container, back), value)
+        self.read(LAST, container, back, value, f"[-{back}]")
         return True
 
     def _read_stored(self, container: Any, stored: dict[Any, bool]) -> None:
@@ -620,7 +647,10 @@ class Outside(dict[int, Any]):
             return False
         if identity(container) in self.anchored:
             return False
-        takes = self.followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
+        name, at = self.name(owner, suffix), None
+        if kind == LAST:
+            at = Target(ITEM, container, self.slots.length_before(container)[0] - key, name)
+        takes = self.followed.takes(kind, container, key, value, owner, name, at)
         if takes:
             self.hold((container, value))
             self._taken.add(identity(value))
@@ -707,7 +737,7 @@ class Outside(dict[int, Any]):
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         where = identity(container)
-        if where in self.slots.changed or where in self.slots.growing:
+        if where in self.slots.changed or (where in self.slots.growing and kind != LAST):
             return  # its members move from slot to slot
         owners = self.names.owners(where if owner is None else identity(owner))
         if where in self.anchored or any([self.given.holds(each) for each in owners]):

@@ -27,7 +27,7 @@ from ...objects import (
     members,
     text_of,
 )
-from ...state import ATTRIBUTE, CELL, ITEM, KIND, MISSING, SAID, same, show
+from ...state import ATTRIBUTE, CELL, ITEM, KIND, LAST, MISSING, SAID, same, show
 from .kinds import PLAIN_TYPES
 
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
@@ -146,6 +146,8 @@ class Slots:
     dying: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # what was laid into slots before the call
     carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
+    # of these, members of lists that are known by how far they lie before the end: where that is
+    last: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     # those in which what was given lies again
     taken_back: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # tensors by the identity of their attributes
@@ -193,6 +195,12 @@ class Slots:
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
 
+    def was_there(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether a slot of a container that grows is one that it had before, and nothing has moved there."""
+        if kind == LAST:
+            return True
+        return kind == ITEM and type(container) is list and 0 <= key < self.length_before(container)[0]
+
     def length_before(self, container: Any) -> tuple[int, int]:
         """How long a container was before the call, and how many members that has added."""
         grown = self.growing.get(identity(container))
@@ -206,7 +214,7 @@ class Slots:
         """The call is over: nothing is held any more."""
         for held in (
             *(self.written, self.changed, self.reordered, self.growing),
-            *(self.carried, self.taken_back, self.carriers, self.dying),
+            *(self.carried, self.last, self.taken_back, self.carriers, self.dying),
         ):
             held.clear()
 
