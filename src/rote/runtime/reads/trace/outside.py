@@ -526,7 +526,7 @@ class Outside(dict[int, Any]):
     def _measures(self, container: Any, suffix: str) -> bool:
         """Whether it is followed how long a container is, since calls make it longer."""
         where, slots, numbers = identity(container), self.slots, self._numbers
-        if numbers is None or where in slots.changed or where in self.anchored:
+        if numbers is None or where in slots.changed or where in self.anchored or self.given.holds(where):
             return False
         before, added = slots.length_before(container)
         if not self.followed.measures(container, before, added, self.name(container, suffix)):
