@@ -25,6 +25,8 @@ MEMORY = "memory"
 """What a tensor looks at (``tensor.data``)."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
+STORED = "stored"
+"""What lies under a key that is computed: the key, and that."""
 TOLD = "told"
 """What is written to a stream: by which functions, each with the names of its last arguments."""
 TAGGED = "tagged"
@@ -52,6 +54,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.set(value)
     elif kind == APPENDED:
         container.extend(value)
+    elif kind == STORED:
+        put(container, *value)
     elif kind == CONTENTS:
         refill(container, key, value)
     elif kind == SLOT:
@@ -311,7 +315,7 @@ class SlotsBefore:
         """Keep what lies in one more slot; what is written to a stream is no slot."""
         if kind == TOLD:
             return
-        if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque, set)):
+        if kind in (CONTENTS, APPENDED, STORED, DELETED) and isinstance(container, (list, dict, deque, set)):
             names = keys(container) if isinstance(container, dict) else None
             self._held.append((CONTENTS, container, names, values(container)))
             return

@@ -39,6 +39,7 @@ from .draws import Draw, DrawnNumber, DrawnValues, numbers_in
 from .expressions import (
     FROM_TABLE,
     FUNCTIONS,
+    HAS,
     KINDS,
     LISTED,
     MOST_STEPS,
@@ -51,6 +52,7 @@ from .expressions import (
     Expression,
     Fixed,
     GivenNumber,
+    Keys,
     tells,
     value_of,
 )
@@ -349,6 +351,15 @@ class TrackedNumbers:
         """A member before the end of a list is read, where the next call finds another one."""
         if type(value) in KINDS and address not in self.wanted:
             self.left.add(address)
+
+    def ask_key(self, mapping: Any, key: Any, *, present: bool) -> None:
+        """It matters whether a mapping had a key before the call."""
+        asked = self._applied(HAS, Fixed.of(Keys(mapping)), self._part(key))
+        self.outcomes.setdefault(asked, Fixed.of(present))
+
+    def has_asked_keys(self, mapping: Any) -> bool:
+        """Whether the call does what others have computed, who have asked whether a mapping has a key."""
+        return not self.follows and Fixed.of(Keys(mapping)) in self._computation.mappings
 
     def leave_lengths(self) -> None:
         """What becomes of lengths is not known: they are looked at."""

@@ -134,6 +134,8 @@ _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
 _GIVEN = _COMPUTED | {list, tuple, type(None)} | OVER_ITEMS
 """Types of what is changed where a call has given it."""
+_STORES = frozenset({list, dict, OrderedDict, defaultdict})
+"""Containers in which something may lie under a number that is computed."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
 _LARGEST_TABLE = 4096
@@ -515,8 +517,23 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
     elif type(owner) is numpy.ndarray:
         _put(trace, numbers, STORED, owner, key, new)
     else:
-        numbers.pin_inside(key)
+        if not _stores_under(trace, numbers, owner, key):
+            numbers.pin_inside(key)
         _given_to_container(numbers, owner, "__setitem__", new)
+
+
+def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> bool:
+    """Whether replays can store something under a key that they compute."""
+    if type(key) not in (int, str) or numbers.expression(key) is None or type(owner) not in _STORES:
+        return False
+    if type(owner) is list and not 0 <= key < len(owner):
+        return False
+    if not trace.writes.store(owner, key):
+        return False
+    if type(owner) is list:
+        numbers.ask("<=", 0, key)
+        numbers.ask("<", key, len(owner))
+    return True
 
 
 def _delete_item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:

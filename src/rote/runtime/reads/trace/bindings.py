@@ -18,6 +18,7 @@ from ...arguments import (
     CONTENTS,
     DEEPEST,
     DELETED,
+    STORED,
     TOLD,
     Bound,
     FoundObject,
@@ -102,7 +103,7 @@ class Bindings:
                 self._tag(binding, each, value)
             elif number is not None:
                 self._bind_given(binding, each, number)
-            else:
+            elif not self._store(binding, each):
                 self._bind(binding, each)
         for each in slots.changed.values():
             number = given.branch(each.container)
@@ -202,6 +203,18 @@ class Bindings:
             binding.add(target_of(each.kind, each.container, each.key, owner, name), now)
             if can:
                 self.bound.add(each.address)
+
+    def _store(self, binding: Binding, each: WrittenSlot) -> bool:
+        """Whether a member was stored under a number that replays compute; then that is a part, too."""
+        where, numbers, now = identity(each.container), self._followed.numbers, each.now()
+        target = Target(STORED, each.container, None, self._outside.names.path(each.owner, each.suffix))
+        repeats = numbers is not None and not numbers.follows and target.address in binding.often
+        if where not in self._slots.keyed and not (repeats and each.kind == ITEM):
+            return False
+        if self._can_be_made(now, binding.marking):
+            binding.add(target, (self._slots.keyed.get(where, each.key), now))
+            self.bound.add(each.address)
+        return True
 
     def _can_bind(self, each: WrittenSlot, now: Any, marking: Marking) -> bool:
         where, outside = identity(each.container), self._outside

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -22,7 +23,7 @@ from ...numbers import (
 from ...state import ITEM, LENGTH, address_of
 from ..table import lookup
 from .running import RunningCode
-from .written import target_of
+from .written import MAPPINGS, Slots, target_of
 
 _GAUSS = random.Random.gauss.__code__
 """What keeps one of two numbers for the next call."""
@@ -114,6 +115,24 @@ class FollowedNumbers:
             if type(value) in SCALARS and numbers is not None and numbers.original(value) is not value:
                 target.write(numbers.original(value))
         self._laid.take_back()
+
+    def put_members_back(self, slots: Slots) -> None:
+        """What stood for a number, and was made a key or a member by the call, is that number again."""
+        numbers = self.numbers
+        if numbers is None or not numbers.follows:
+            return
+        for each in slots.growing.values():
+            grown = each.written.container
+            for place in range(-min(each.count, len(grown)), 0) if type(grown) in (list, deque) else ():
+                if (number := numbers.original(grown[place])) is not grown[place]:
+                    grown[place] = number
+        found = {identity(each.container): each.container for each in slots.written.values()}
+        found.update({which: each.container for which, each in slots.changed.items()})
+        for each in found.values():
+            if type(each) in MAPPINGS and any([numbers.original(key) is not key for key in each]):
+                for key in [*each]:  # their order stays
+                    value = each.pop(key)
+                    each[numbers.original(key)] = value
 
     def moves(self, container: Any) -> bool:
         """Whether a container outside has numbers that change from call to call."""

@@ -337,6 +337,13 @@ class Outside(dict[int, Any]):
         """Whether a slot that the call has read and never written holds a tensor."""
         return any([address not in self.slots.written for address in self._slots_with(tensor)])
 
+    def is_apart(self, container: Any) -> bool:
+        """Whether a container was found in a slot, and nobody has read it as attributes or as globals."""
+        reads, where = self.reads.values(), identity(container)
+        found = any([each.value is container and each.kind in _LYING for each in reads])
+        read = [each.owner for each in reads if each.container is container]
+        return found and {*read} <= {where} and (type(container) is list or "__builtins__" not in container)
+
     def told_by_slots(self) -> set[int]:
         """Identities of objects of which a condition says which they are: they lay in slots that were read.
 
@@ -482,6 +489,8 @@ class Outside(dict[int, Any]):
             return
         if kind == LENGTH and self._measures(container, suffix):
             return
+        if where in slots.keyed:
+            self.look_at_key(container)
         if slots.growing and where in slots.growing and not slots.was_there(kind, container, key):
             slots.looked.add(where)  # what is read may be the call's own
             return
@@ -560,9 +569,21 @@ class Outside(dict[int, Any]):
         self.read(LAST, container, back, value, f"[-{back}]")
         return True
 
+    def look_at_key(self, container: Any) -> None:
+        """What is stored under a number that is followed may be read now: the number is looked at."""
+        key = self.slots.keyed.pop(identity(container), None)
+        if self._numbers is not None:
+            self._numbers.pin(key)
+
     def _read_stored(self, container: Any, stored: dict[Any, bool]) -> None:
         """How long a mapping is after the call has stored keys depends on which of them it had before."""
         where = identity(container)
+        if (numbers := self._numbers) is not None and numbers.has_asked_keys(container):
+            return
+        if numbers is not None and where in self.slots.keyed:
+            for present in stored.values():
+                numbers.ask_key(container, self.slots.keyed[where], present=present)
+            return
         for key, present in stored.items():
             found = Read(DEFINED, container, key, WHETHER[present], where, f"[{text_of(key)}]", self.names)
             self.reads.setdefault((DEFINED, where, key), found)
@@ -682,6 +703,7 @@ class Outside(dict[int, Any]):
     def present(self, container: Any, key: Any, suffix: str) -> None:
         """Note that there is something, whatever it is, unless the call has put it there or has read it."""
         address = address_of(ITEM, container, key)
+        self.look_at_key(container)
         if address not in self.slots.written and address not in self.reads:
             self.read(DEFINED, container, key, WHETHER[True], suffix)
 

@@ -384,6 +384,7 @@ class Trace:
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())
             for each in slots.written.values()
         )
+        self.followed.put_members_back(slots)
         outside.carry_replaced()
         scripts = tuple(self._scripts.values())
         noted = Noted(

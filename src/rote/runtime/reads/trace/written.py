@@ -141,6 +141,8 @@ class Slots:
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     # mappings of which keys are stored, by identity; and whether each key was there before
     stored: dict[int, dict[Any, bool]] = field(default_factory=dict[int, dict[Any, bool]])
+    # dicts and lists to which something is stored under a number that is followed, by identity: that number
+    keyed: dict[int, Any] = field(default_factory=dict[int, Any])
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
     # those that held what was seen to die: a replay puts nothing there unasked
     dying: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
@@ -214,7 +216,7 @@ class Slots:
         """The call is over: nothing is held any more."""
         for held in (
             *(self.written, self.changed, self.reordered, self.growing),
-            *(self.carried, self.last, self.taken_back, self.carriers, self.dying),
+            *(self.carried, self.last, self.keyed, self.taken_back, self.carriers, self.dying),
         ):
             held.clear()
 
