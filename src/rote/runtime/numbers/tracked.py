@@ -244,6 +244,8 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        self.asks_length = 0  # identity of the frame that asks an object of Python's how long it is
+        self._answer: Any = None
         self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
         self.waits = False  # a list is shorter than the call asks for the last of it
         # containers that somebody asks now how long they are, by their identity: how long they were before
@@ -360,6 +362,21 @@ class TrackedNumbers:
     def has_asked_keys(self, mapping: Any) -> bool:
         """Whether the call does what others have computed, who have asked whether a mapping has a key."""
         return not self.follows and Fixed.of(Keys(mapping)) in self._computation.mappings
+
+    def answers_length(self, caller: Any, value: Any) -> bool:
+        """A method says how long its object is; whether it is C that asks, and gives that to its caller."""
+        if self.asks_length != identity(caller) or type(value) is not int or self._answer is not None:
+            return False
+        self._answer = value
+        return True
+
+    def take_answer(self, value: Any) -> Any:
+        """C has given how long an object is: what stands for it."""
+        answer, self._answer, self.asks_length = self._answer, None, 0
+        if type(value) is int and value == answer:
+            return answer
+        self.pin(answer)
+        return value
 
     def leave_lengths(self) -> None:
         """What becomes of lengths is not known: they are looked at."""
@@ -839,6 +856,7 @@ class TrackedNumbers:
         self.take_owed()
         self.iterated = ()
         self.lengths.clear()
+        self.asks_length, self._answer = 0, None
         self.gathered.clear()
 
     def read(self, value: Any) -> Any:

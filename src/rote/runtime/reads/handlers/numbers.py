@@ -324,6 +324,8 @@ class TrackingNotes:
                 numbers.leave_iterated()
             if numbers.lengths:
                 numbers.leave_lengths()
+            if numbers.asks_length and self._asks(numbers):
+                numbers.take_answer(None)
             if numbers.handed:
                 numbers.leave_handed()
             if numbers.gathered:
@@ -345,6 +347,8 @@ class TrackingNotes:
             return self._yields
         if name == "RETURN_VALUE" and code in _WRITE_THEMSELVES:
             return self._writes
+        if name == "RETURN_VALUE" and code == "__len__":
+            return self._counts
         return self._leaves if name == "SET_UPDATE" or (name == "RETURN_VALUE" and method) else None
 
     def _yields(self, value: Any) -> None:
@@ -357,6 +361,12 @@ class TrackingNotes:
         numbers, trace = self._numbers(), self._trace()
         frame = trace.running.frame() if trace is not None else None
         if numbers is None or frame is None or not numbers.gathered.is_written(frame.f_back):
+            self._leaves(value)
+
+    def _counts(self, value: Any) -> None:
+        numbers, trace = self._numbers(), self._trace()
+        frame = trace.running.frame() if trace is not None else None
+        if numbers is None or frame is None or not numbers.answers_length(frame.f_back, value):
             self._leaves(value)
 
     def _leaves(self, value: Any) -> None:
@@ -382,6 +392,8 @@ class TrackingNotes:
     def _given(self, value: Any) -> Any:
         """What a call has given: what is drawn, or computed."""
         numbers = self._numbers()
+        if numbers is not None and numbers.asks_length and self._asks(numbers):
+            return numbers.take_answer(value)
         if numbers is not None and numbers.handed:
             numbers.arrive(value)
         if numbers is not None and numbers.drawing is not None:
@@ -393,6 +405,11 @@ class TrackingNotes:
         if numbers is not None and numbers.iterated:
             return _unprofiled(numbers.take_iterated, value)
         return self._computed("", value)
+
+    def _asks(self, numbers: TrackedNumbers) -> bool:
+        """Whether the present frame has asked an object how long it is."""
+        trace = self._trace()
+        return trace is not None and numbers.asks_length == identity(trace.running.frame())
 
     def _iterates(self, value: Any) -> Any:
         """What goes over an array that is followed."""
@@ -531,8 +548,9 @@ def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -
     if not trace.writes.store(owner, key):
         return False
     if type(owner) is list:
+        length = numbers.measured(owner)
         numbers.ask("<=", 0, key)
-        numbers.ask("<", key, len(owner))
+        numbers.ask("<", key, numbers.compute(*length, len(owner)) if length is not None else len(owner))
     return True
 
 
@@ -994,6 +1012,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         for each in args:
             if not is_array(each):  # its shape is the same in all calls
                 _asked(numbers, each, "__len__")
+            if type(lookup.find(type(each), "__len__").value) is FunctionType:
+                numbers.asks_length = identity(trace.running.frame())
     else:
         _unknown(numbers, function, args)
 

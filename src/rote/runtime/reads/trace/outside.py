@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
@@ -558,7 +559,7 @@ class Outside(dict[int, Any]):
         if where in slots.growing and back <= min(added, members.length(container)):
             return True
         back -= added
-        if back > before or type(container) is not list or not self._measures(container, ""):
+        if back > before or not _ends_at_last(container) or not self._measures(container, ""):
             return False
         if (ITEM, where, before - back) in slots.written:
             return True
@@ -823,6 +824,11 @@ class Outside(dict[int, Any]):
         ):
             held.clear()
         self.given = Given()
+
+
+def _ends_at_last(container: Any) -> bool:
+    """Whether what is added to a container goes behind its last member, and moves none."""
+    return type(container) is list or (type(container) is deque and container.maxlen is None)
 
 
 def stood_for(value: Any) -> Any:
