@@ -129,10 +129,13 @@ class FollowedNumbers:
         found = {identity(each.container): each.container for each in slots.written.values()}
         found.update({which: each.container for which, each in slots.changed.items()})
         for each in found.values():
-            if type(each) in MAPPINGS and any([numbers.original(key) is not key for key in each]):
-                for key in [*each]:  # their order stays
-                    value = each.pop(key)
-                    each[numbers.original(key)] = value
+            keys = [*each] if type(each) in MAPPINGS else []
+            first = next(
+                (place for place, key in enumerate(keys) if numbers.original(key) is not key), len(keys)
+            )
+            for key in keys[first:]:  # their order stays
+                value = each.pop(key)
+                each[numbers.original(key)] = value
 
     def moves(self, container: Any) -> bool:
         """Whether a container outside has numbers that change from call to call."""

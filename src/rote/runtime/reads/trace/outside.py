@@ -490,7 +490,7 @@ class Outside(dict[int, Any]):
             return
         if kind == LENGTH and self._measures(container, suffix):
             return
-        if where in slots.keyed:
+        if where in slots.keyed and not (kind == LENGTH and type(container) is list):  # that stays as long
             self.look_at_key(container)
         if slots.growing and where in slots.growing and not slots.was_there(kind, container, key):
             slots.looked.add(where)  # what is read may be the call's own
