@@ -230,7 +230,8 @@ def shared(s):
 
 def written(s):
     for each in (*[*s.h][-2:], *[*s.q][-2:]):
-        tensor(each).mul_(2)
+        if isinstance(each, torch.Tensor):
+            each.mul_(2)
 
 
 def moved(s):

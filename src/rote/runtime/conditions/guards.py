@@ -27,7 +27,7 @@ from ..state import (
     ATTRIBUTE,
     CELL,
     FOLLOWED,
-    GROWING,
+    LENGTHENED,
     ITEM,
     LAST,
     LENGTH,
@@ -388,7 +388,7 @@ class Guard:
 
 def _numbers_at(place: SlotPlace) -> tuple[Any, Any]:
     """What lay and lies in a slot; a number for the content of an array."""
-    if place.entry.kind == LENGTH and type(place.entry.container) in GROWING:
+    if place.entry.kind == LENGTH and type(place.entry.container) in LENGTHENED:
         return place.was.value, place.now.value
     if is_array(place.now) and type(place.was) is Content:
         return hash(place.was), hash(form_of(place.was, place.now))

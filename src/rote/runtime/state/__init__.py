@@ -18,7 +18,7 @@ from .kinds import (
     CELL,
     DEFINED,
     FOLLOWED,
-    GROWING,
+    LENGTHENED,
     HELD,
     ITEM,
     KIND,

@@ -22,7 +22,7 @@ FOLLOWED = "followed"
 """Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
 NUMBERED = frozenset({DEFINED, LENGTH})
 """Kinds of slots whose value is always a number of one type."""
-GROWING: frozenset[type] = frozenset({list, deque, dict, OrderedDict, defaultdict})
+LENGTHENED: frozenset[type] = frozenset({list, deque, dict, OrderedDict, defaultdict})
 """Containers whose length is a number that is followed, where calls make them longer."""
 LOOKED = "looked"
 """Key of the numbers of an array that Python code has read: those are always compared."""

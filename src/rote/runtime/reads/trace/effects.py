@@ -16,7 +16,7 @@ from ...pytorch import gathers
 from ...state import (
     BULK,
     DEFINED,
-    GROWING,
+    LENGTHENED,
     HELD,
     ITEM,
     LENGTH,
@@ -229,7 +229,7 @@ class OutsideEffects:
         container, slots = each.container, self._slots
         where = identity(container)
         grows = where in slots.growing or (each.kind == ITEM and each.was is MISSING)
-        if not grows or where in slots.changed or type(container) not in GROWING:
+        if not grows or where in slots.changed or type(container) not in LENGTHENED:
             return ()
         return (address_of(LENGTH, container, None),)
 
