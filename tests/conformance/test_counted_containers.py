@@ -191,6 +191,7 @@ def in_both_ways(program, change=None, calls=CALLS, made=state):
     return g
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", REPLAYED)
 def test_it_is_replayed(device, program):
     g = in_both_ways(program)
@@ -260,7 +261,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(20)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("change", OTHERS)
 @pytest.mark.parametrize("program", REPLAYED)
 def test_what_others_change(device, program, change):
@@ -329,6 +330,35 @@ def test_what_is_stored_is_read_under_another_key(device):
         return tensor(first) + tensor(s.d.get(3, 0.0)), 3 in s.d, s.d[min(s.d)]
 
     in_both_ways(program, calls=40)
+
+
+def test_what_is_gone_over_around_a_store(device):
+    """What has begun to go over a container may come to what is stored there."""
+
+    def program(s, x):
+        n, s.n = s.n % 3, s.n + 1
+        found = []
+        for place, each in enumerate(s.short):
+            s.short[n] = x * (place + 1)
+            found.append(each)
+        return found, [*s.short]
+
+    def made():
+        s = state()
+        s.short = [torch.zeros(3)] * 3
+        return s
+
+    in_both_ways(program, calls=40, made=made)
+
+
+def test_many_members_before_the_end(device):
+    """So many are no arguments of a call."""
+
+    def program(s, x):
+        s.h.append(x)
+        return torch.stack(s.h[-40:]).sum(0)
+
+    in_both_ways(program, calls=50)
 
 
 # ---------------------------------------------------------------------- any programs
@@ -413,7 +443,7 @@ STEPS = {
 GROWS = ("append", "argument", "extend", "number", "key", "few keys", "ring", "text")
 
 
-@pytest.mark.sampled(50)
+@pytest.mark.sampled(100)
 @pytest.mark.parametrize("seed", range(400))
 def test_any_steps(device, seed):
     dice = random.Random(seed)
@@ -462,7 +492,7 @@ TURNS = {
 }
 
 
-@pytest.mark.sampled(24)
+@pytest.mark.sampled(60)
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("program", [difference, last_three, losses, deque_without_end, truth])
 @pytest.mark.parametrize("turn", TURNS)

@@ -133,7 +133,7 @@ def _is_last(trace: Trace, value: Any, key: Any) -> bool:
     if type(first) is not int or type(end) is not int or not first < end <= 0:
         return False
     if -members.length(value) > first:
-        trace.followed.wait()
+        trace.followed.wait(value)
         return False
     return all([trace.outside.read_last(value, -place) for place in range(first, end)])
 

@@ -545,6 +545,8 @@ def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -
         return False
     if type(owner) is list and not 0 <= key < len(owner):
         return False
+    if ("[:]", identity(owner)) in trace.seen:  # something may go over it
+        return False
     if not trace.writes.store(owner, key):
         return False
     if type(owner) is list:

@@ -292,9 +292,11 @@ class Bindings:
         added = now[len(now) - count :]
         kept = (*each.written.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
-        stood = {place for which, place in self._slots.last if which == where}
+        others = [
+            place for place, each in enumerate(zip(expected, now, strict=False)) if each[0] is not each[1]
+        ]
         as_added = len(now) == len(expected) and all(
-            [is_same(*each) or place in stood for place, each in enumerate(zip(expected, now, strict=True))]
+            [(where, place) in self._slots.last or is_same(expected[place], now[place]) for place in others]
         )
         if where in self._slots.changed or not as_added or not count:
             return

@@ -16,10 +16,10 @@ from ...pytorch import gathers
 from ...state import (
     BULK,
     DEFINED,
-    LENGTHENED,
     HELD,
     ITEM,
     LENGTH,
+    LENGTHENED,
     MISSING,
     ORDER,
     WHETHER,

@@ -100,9 +100,9 @@ class FollowedNumbers:
             numbers.measure(NumberSource(LENGTH, container, None, name), before, added)
         return numbers.stopped is None
 
-    def wait(self) -> None:
-        """A call asks for more of the last members of a list than there are yet."""
-        if self.numbers is not None:
+    def wait(self, container: Any) -> None:
+        """A call asks for more of the last members of a list that grows than there are yet."""
+        if self.numbers is not None and address_of(LENGTH, container, None) in self.numbers.wanted:
             self.numbers.waits = True
 
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:

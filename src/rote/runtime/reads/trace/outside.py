@@ -113,6 +113,8 @@ COMPARED_BYTES = 1 << 24
 SLOTS = frozenset({ITEM, ATTRIBUTE, CELL, LAST})
 """Kinds of slots that one value lies in."""
 _LYING = SLOTS | {VARIABLE}
+_MOST_LAST = 32
+"""Members before the end of a list that are found there by replays."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _FROZEN = (frozenset, BuiltinMethodType, MethodWrapperType)
@@ -559,7 +561,12 @@ class Outside(dict[int, Any]):
         if where in slots.growing and back <= min(added, members.length(container)):
             return True
         back -= added
-        if back > before or not _ends_at_last(container) or not self._measures(container, ""):
+        self.look_at_key(container)
+        if (
+            back > min(before, _MOST_LAST)
+            or not _ends_at_last(container)
+            or not self._measures(container, "")
+        ):
             return False
         if (ITEM, where, before - back) in slots.written:
             return True

@@ -158,6 +158,8 @@ class Slots:
     def begin_again(self, is_given: Callable[[Any], bool]) -> None:
         """The call is attempted once more, with other arguments in place of those that were taken apart."""
         self.taken_back.clear()
+        self.keyed.clear()
+        self.last.clear()
         for each in self.growing.values():
             each.take_back()
         self.growing.clear()
