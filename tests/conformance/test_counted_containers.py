@@ -39,7 +39,7 @@ class Memory:
 def state():
     return SimpleNamespace(
         h=[], q=deque(), d={}, o=OrderedDict(), lists=defaultdict(list), ring=[None] * 100, n=0,
-        memory=Memory(), numbers=[0.5],
+        memory=Memory(), numbers=[0.5], transitions=[],
     )  # fmt: skip
 
 
@@ -143,9 +143,18 @@ def memory(s, x):
     return x if len(s.memory) < 8 else x * 2
 
 
+def filled_first(s, x):
+    if len(s.transitions) < 8:
+        s.transitions.append(None)
+    s.transitions[s.n % 8] = x, x * 2
+    s.n += 1
+    return x + 1
+
+
 REPLAYED = [
     length, length_before, truth, own, difference, last_three, in_order, the_very_tensor, deque_without_end,
     lists_by_name, pairs, losses, average, counted_key, counted_text, key_of_length, ring, memory,
+    filled_first,
 ]  # fmt: skip
 
 
@@ -202,12 +211,12 @@ def test_it_is_replayed(device, program):
 
 
 def cleared(s):
-    for each in (s.h, s.q, s.d, s.o, s.lists, s.memory.members):
+    for each in (s.h, s.q, s.d, s.o, s.lists, s.memory.members, s.transitions):
         each.clear()
 
 
 def lengthened(s):
-    s.h.append(torch.ones(3)), s.q.append(torch.ones(3)), s.numbers.append(4)
+    s.h.append(torch.ones(3)), s.q.append(torch.ones(3)), s.numbers.append(4), s.transitions.append(4)
     s.d[s.n] = s.d[77] = torch.ones(3)
 
 
@@ -437,10 +446,13 @@ STEPS = {
     "before": lambda s, x: s.d.get(s.n - 1),
     "values": lambda s, x: [*s.d.values()][-2:],
     "ring": lambda s, x: into_ring(s, (x, s.n)),
+    "filled": lambda s, x: filled_first(s, x),
+    "appended": lambda s, x: s.transitions.append(x),
+    "of filled": lambda s, x: s.transitions[-1] if s.transitions else len(s.transitions),
     "of ring": lambda s, x: (s.ring[0], s.ring[-1], s.ring[s.n % 4]),
     "step": lambda s, x: step(s, 1),
 }  # fmt: skip
-GROWS = ("append", "argument", "extend", "number", "key", "few keys", "ring", "text")
+GROWS = ("append", "argument", "extend", "number", "key", "few keys", "ring", "text", "filled")
 
 
 @pytest.mark.sampled(100)

@@ -541,15 +541,20 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
 
 def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> bool:
     """Whether replays can store something under a key that they compute."""
-    if type(key) not in (int, str) or numbers.expression(key) is None or type(owner) not in _STORES:
+    kind = type(owner)
+    if type(key) not in (int, str) or numbers.expression(key) is None or kind not in _STORES:
         return False
-    if type(owner) is list and not 0 <= key < len(owner):
-        return False
-    if ("[:]", identity(owner)) in trace.seen:  # something may go over it
-        return False
+    if ("[:]", identity(owner)) in trace.seen or (kind is list and not 0 <= key < len(owner)):
+        return False  # something may go over it
+    before = trace.writes.length_before(owner)
+    if before is not None:  # what the call has added itself
+        length = numbers.measured(owner) if key >= before else None
+        if length is not None:
+            numbers.ask("==", key, numbers.compute("ADD", (length[1][0], key - before), key + 0))
+        return length is not None
     if not trace.writes.store(owner, key):
         return False
-    if type(owner) is list:
+    if kind is list:
         length = numbers.measured(owner)
         numbers.ask("<=", 0, key)
         numbers.ask("<", key, numbers.compute(*length, len(owner)) if length is not None else len(owner))
