@@ -36,8 +36,12 @@ class Memory:
         return len(self.members)
 
 
+class State(SimpleNamespace):
+    """One that can be referred to weakly."""
+
+
 def state():
-    return SimpleNamespace(
+    return State(
         h=[], q=deque(), d={}, o=OrderedDict(), lists=defaultdict(list), ring=[None] * 100, n=0,
         memory=Memory(), numbers=[0.5], transitions=[],
     )  # fmt: skip
@@ -341,23 +345,18 @@ def test_what_is_stored_is_read_under_another_key(device):
     in_both_ways(program, calls=40)
 
 
-def test_what_is_gone_over_around_a_store(device):
-    """What has begun to go over a container may come to what is stored there."""
+@pytest.mark.parametrize("anew", [copy.deepcopy, lambda s: state()])
+def test_the_object_that_holds_them_is_replaced(device, anew):
+    """It dies with its lists, among them those in which something is carried."""
 
-    def program(s, x):
-        n, s.n = s.n % 3, s.n + 1
-        found = []
-        for place, each in enumerate(s.short):
-            s.short[n] = x * (place + 1)
-            found.append(each)
-        return found, [*s.short]
+    def program(box, x):
+        return last_three(box.held, x), counted_key(box.held, x)
 
-    def made():
-        s = state()
-        s.short = [torch.zeros(3)] * 3
-        return s
+    def change(number, box, kept):
+        if number % 14 == 13:
+            box.held = anew(box.held)
 
-    in_both_ways(program, calls=40, made=made)
+    in_both_ways(program, change, calls=45, made=lambda: SimpleNamespace(held=state()))
 
 
 def test_many_members_before_the_end(device):

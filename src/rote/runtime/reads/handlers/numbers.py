@@ -544,8 +544,8 @@ def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -
     kind = type(owner)
     if type(key) not in (int, str) or numbers.expression(key) is None or kind not in _STORES:
         return False
-    if ("[:]", identity(owner)) in trace.seen or (kind is list and not 0 <= key < len(owner)):
-        return False  # something may go over it
+    if kind is list and not 0 <= key < len(owner):
+        return False
     before = trace.writes.length_before(owner)
     if before is not None:  # what the call has added itself
         length = numbers.measured(owner) if key >= before else None

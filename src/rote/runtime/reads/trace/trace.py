@@ -136,7 +136,7 @@ class Trace:
         for place in call.carried:
             container = place.found()
             outside.slots.carried[place.kind, identity(container), place.key] = given[2][place.name]
-            if place.kind == LAST:
+            if place.kind == LAST and container is not None:
                 outside.slots.last[identity(container), members.length(container) - place.key] = place.key
             outside.hold(container)
             outside.pin(container)  # what lies in another one's slot is not carried
