@@ -117,7 +117,7 @@ LISTED, PAIRED = "list", "dict"
 """What holds operands, as a tuple of them is :data:`MEMBERS`; the keys of a dict come first."""
 
 
-class Keys:
+class KeysOf:
     """Which keys a mapping has, when that is asked; two are equal if they are of one mapping."""
 
     __slots__ = ("_mapping",)
@@ -129,7 +129,7 @@ class Keys:
         return key in self._mapping
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Keys) and self._mapping is other._mapping
+        return isinstance(other, KeysOf) and self._mapping is other._mapping
 
     def __hash__(self) -> int:
         return id(self._mapping)

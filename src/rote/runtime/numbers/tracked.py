@@ -52,7 +52,7 @@ from .expressions import (
     Expression,
     Fixed,
     GivenNumber,
-    Keys,
+    KeysOf,
     tells,
     value_of,
 )
@@ -356,12 +356,12 @@ class TrackedNumbers:
 
     def ask_key(self, mapping: Any, key: Any, *, present: bool) -> None:
         """It matters whether a mapping had a key before the call."""
-        asked = self._applied(HAS, Fixed.of(Keys(mapping)), self._part(key))
+        asked = self._applied(HAS, Fixed.of(KeysOf(mapping)), self._part(key))
         self.outcomes.setdefault(asked, Fixed.of(present))
 
     def has_asked_keys(self, mapping: Any) -> bool:
         """Whether the call does what others have computed, who have asked whether a mapping has a key."""
-        return not self.follows and Fixed.of(Keys(mapping)) in self._computation.mappings
+        return not self.follows and Fixed.of(KeysOf(mapping)) in self._computation.mappings
 
     def answers_length(self, caller: Any, value: Any) -> bool:
         """A method says how long its object is; whether it is C that asks, and gives that to its caller."""
