@@ -359,6 +359,24 @@ def test_the_object_that_holds_them_is_replaced(device, anew):
     in_both_ways(program, change, calls=45, made=lambda: SimpleNamespace(held=state()))
 
 
+def test_a_check_of_what_is_appended(device):
+    """The call asks how long the list is, which it makes longer."""
+    h, found = [], []
+
+    def program(x):
+        y = x * 2 if len(h) > 1 else x * 3
+        h.append(y)
+        return y
+
+    g = rote.graph(program, verify=2, keep=True)
+    for number in range(30):
+        if number % 3 == 0:
+            h.clear()
+        found.append(g(torch.full((3,), float(number)))[0].item())
+    assert found == [number * (2.0 if number % 3 == 2 else 3.0) for number in range(30)]
+    assert g.report().replayed > 5
+
+
 def test_many_members_before_the_end(device):
     """So many are no arguments of a call."""
 
