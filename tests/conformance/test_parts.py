@@ -86,7 +86,7 @@ def test_a_list_that_grows(device):
         def step(x):
             for _ in range(3):
                 x = model(x)
-                seen.append(len(seen))
+                seen.insert(0, len(seen))
             return x * len(seen)
 
         return step
@@ -102,7 +102,7 @@ def test_the_line_that_calls_a_part(device, where):
     model, seen = net(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)  # here
 
     g = rote.graph(step)
@@ -160,7 +160,7 @@ def test_random_numbers_in_a_part(device):
         model, seen = Drops(device), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             return model(x) + len(seen) + torch.rand_like(x)
 
         call = rote.graph(step) if graphed else step
@@ -187,7 +187,7 @@ def test_a_module_that_calls_itself(device):
         model, seen = Tree(), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             return model(x, 2) * len(seen)
 
         return step
@@ -200,7 +200,7 @@ def test_a_callable_that_calls_itself(device):
     model, seen = net(device), []
 
     def step(x, depth=2):
-        seen.append(1)
+        seen.insert(0, 1)
         y = model(x) * len(seen)
         return y if depth == 0 else g(y, depth - 1)
 
@@ -224,7 +224,7 @@ def test_modes_in_turn(device):
     other = net(device)
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -247,7 +247,7 @@ def test_autocast_in_turn(device):
         model, seen = net(device), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             with torch.autocast(device.type, torch.bfloat16, enabled=len(seen) % 2 == 0):
                 return model(x).float() * len(seen)
 
@@ -293,7 +293,7 @@ def test_a_module_without_gradients_in_a_step_with_them(device):
         optimizer, seen = torch.optim.Adam(model.parameters(), lr=0.1), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             with torch.no_grad():
                 wanted = target(x) * len(seen)
             loss = (model(x) - wanted).square().mean()
@@ -327,7 +327,7 @@ def test_gradients_that_a_module_takes_care_of_itself(device):
         model, seen = Tracks(device), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             with torch.no_grad():
                 y = model(x)
             (y.square().sum() + model.first.weight.pow(3).sum()).backward()
@@ -347,7 +347,7 @@ def test_a_symbolic_trace_inside(device):
     model, seen = nn.Sequential(net(device), nn.ReLU()), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         graph = torch.fx.symbolic_trace(model)
         return graph(x) * len([*graph.graph.nodes]) * len(seen) + model(x)
 
@@ -370,7 +370,7 @@ def test_output_of_a_part_is_told(device, where):
     model, seen = Prints(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -391,7 +391,7 @@ def test_a_module_that_is_replaced(device):
         held, seen = {"net": Net(device)}, []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             return held["net"](x) * len(seen)
 
         call, found, gone = rote.graph(step) if graphed else step, [], []
@@ -413,7 +413,7 @@ def test_a_module_that_is_replaced(device):
 
 def test_a_module_that_is_made_in_each_call(device):
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         torch.manual_seed(len(seen))
         return Net(device)(x)
 
@@ -432,7 +432,7 @@ def test_parameters_that_are_replaced(device):
         model, seen = net(device), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             if len(seen) % 7 == 0:
                 model.first.weight = nn.Parameter(model.first.weight * 0.5)
             if len(seen) % 5 == 0:
@@ -456,7 +456,7 @@ def test_a_module_that_raises(device):
     model, seen = Rejects(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -478,7 +478,7 @@ def test_the_users_objects_stay_as_they_are(device):
     source, function = inspect.getsource(nn.Module.__call__), nn.Module.__call__
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -503,7 +503,7 @@ def test_hooks(device):
         model, seen, kept = net(device), [], []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             if len(seen) == ENOUGH:
                 model.first.register_forward_hook(lambda module, args, out: kept.append(out) or out * 2)
             y = model(x) * len(seen)
@@ -518,7 +518,7 @@ def test_only_the_thread_that_calls(device):
     model, seen = net(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -569,7 +569,7 @@ def test_a_graphed_module_inside_is_its_users(device):
     inner = rote.graph(model)
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return inner(x) * len(seen)
 
     g = rote.graph(step)
@@ -586,7 +586,7 @@ def test_a_graphed_module_that_does_not_replay(device):
             self.net, self.calls = net(device), []
 
         def forward(self, x):
-            self.calls.append(1)
+            self.calls.insert(0, 1)
             return self.net(x) * len(self.calls)
 
     def make():
@@ -603,14 +603,14 @@ def test_the_largest_first_and_those_in_it_where_it_does_not_replay(device):
             self.net, self.calls = net(device), []
 
         def forward(self, x):
-            self.calls.append(1)
+            self.calls.insert(0, 1)
             return self.net(x) * len(self.calls)
 
     def make():
         steady, counting, seen = net(device), Counting(), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             return steady(counting(x)) * len(seen)
 
         return step
@@ -628,14 +628,14 @@ def test_layers_of_one_class_are_tried_one_by_one(device):
             self.net, self.calls = net(device), []
 
         def forward(self, x):
-            self.calls.append(1)
+            self.calls.insert(0, 1)
             return self.net(x) * len(self.calls)
 
     def make():
         layers, seen = [Layer() for _ in range(6)], []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             for layer in layers:
                 x = layer(x)
             return x / len(seen)
@@ -663,7 +663,7 @@ def test_replays_that_are_slower(device, monkeypatch):
     model, seen = Ticking(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step)
@@ -680,7 +680,7 @@ def test_no_parts_where_they_are_not_wanted(device):
     model, seen = net(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g = rote.graph(step, parts=False)
@@ -694,7 +694,7 @@ def test_nothing_in_a_graph_is_nothing_in_a_part(device):
     model, seen = net(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         with rote.no_graphs():
             return model(x) * len(seen)
 
@@ -729,7 +729,7 @@ def test_reset(device):
     model, seen = net(device), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g, code = rote.graph(step), nn.Module.__call__.__code__
@@ -750,7 +750,7 @@ def test_recordings_from_before_stay(device):
     strict = rote.graph(other, strict=True)
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return model(x) * len(seen)
 
     g, x = rote.graph(step), torch.ones(2, 4, device=device)
@@ -785,7 +785,7 @@ def test_compiled_code_is_what_it_was(device):
     model, seen = nn.Sequential(Explicit(4, 4).to(device), nn.ReLU()), []
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return fast(x) * len(seen)
 
     def functions():
@@ -817,7 +817,7 @@ def test_a_compiled_module_is_compiled_once(device):
     fast = torch.compile(model, backend=backend)
 
     def step(x):
-        seen.append(1)
+        seen.insert(0, 1)
         return fast(x) * len(seen)
 
     g = rote.graph(step)
@@ -887,7 +887,7 @@ def test_a_part_that_writes_state_and_arguments(device):
         model, seen = Writes(device), []
 
         def step(x):
-            seen.append(1)
+            seen.insert(0, 1)
             return model(x) * len(seen) + x
 
         return step

@@ -10,6 +10,7 @@ from .bound import (
     DELETED,
     GRADIENT,
     MEMORY,
+    STORED,
     TAGGED,
     TOLD,
     Bound,

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...base import identity, is_instance
 from ..objects import keys, put, refill, values
-from ..state import ATTRIBUTE, CELL, ITEM, VARIABLE, lying_in
+from ..state import ATTRIBUTE, CELL, ITEM, LAST, VARIABLE, lying_in
 from .opened import parts_of, slots_of, table_of
 from .places import StatePlace
 
@@ -25,6 +25,8 @@ MEMORY = "memory"
 """What a tensor looks at (``tensor.data``)."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
+STORED = "stored"
+"""What lies under a key that is computed: the key, and that."""
 TOLD = "told"
 """What is written to a stream: by which functions, each with the names of its last arguments."""
 TAGGED = "tagged"
@@ -52,6 +54,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         container.set(value)
     elif kind == APPENDED:
         container.extend(value)
+    elif kind == STORED:
+        put(container, *value)
     elif kind == CONTENTS:
         refill(container, key, value)
     elif kind == SLOT:
@@ -202,6 +206,8 @@ def target_at(place: StatePlace) -> Target | None:
     """A slot, to be written; None if its container is gone."""
     container, of_class = place.found(), place.of_class
     if container is None or of_class is None:
+        if container is not None and place.kind == LAST:  # where it lies now, however much is appended
+            return Target(ITEM, container, len(container) - place.key, place.name)
         return None if container is None else Target(place.kind, container, place.key, place.name)
     return ClassTarget(of_class(), container, place.key, place.name)
 
@@ -309,7 +315,7 @@ class SlotsBefore:
         """Keep what lies in one more slot; what is written to a stream is no slot."""
         if kind == TOLD:
             return
-        if kind in (CONTENTS, APPENDED, DELETED) and isinstance(container, (list, dict, deque, set)):
+        if kind in (CONTENTS, APPENDED, STORED, DELETED) and isinstance(container, (list, dict, deque, set)):
             names = keys(container) if isinstance(container, dict) else None
             self._held.append((CONTENTS, container, names, values(container)))
             return

@@ -87,6 +87,11 @@ class ChangingNumbers:
                 self.add([address])
             self._left.add(address)
 
+    def excuse(self, waits: bool) -> None:
+        """A call was not followed in vain: what it asks for comes with further calls."""
+        if waits:
+            self._tries = 0
+
     def add(self, slots: Iterable[Address]) -> None:
         """These slots hold other numbers from call to call."""
         for address in slots:

@@ -28,6 +28,9 @@ from ..state import (
     CELL,
     FOLLOWED,
     ITEM,
+    LAST,
+    LENGTH,
+    LENGTHENED,
     LOOKED,
     NUMBERS,
     SAID,
@@ -324,7 +327,7 @@ class Guard:
             for place, was, now in found
             if type(was) is type(now)
             and type(was) in SCALARS
-            and place.entry.kind in (ITEM, ATTRIBUTE, CELL)
+            and place.entry.kind in (ITEM, ATTRIBUTE, CELL, LENGTH, LAST)
             and type(place.entry.container) is not Argument
         ]
 
@@ -385,6 +388,8 @@ class Guard:
 
 def _numbers_at(place: SlotPlace) -> tuple[Any, Any]:
     """What lay and lies in a slot; a number for the content of an array."""
+    if place.entry.kind == LENGTH and type(place.entry.container) in LENGTHENED:
+        return place.was.value, place.now.value
     if is_array(place.now) and type(place.was) is Content:
         return hash(place.was), hash(form_of(place.was, place.now))
     return place.was, place.now

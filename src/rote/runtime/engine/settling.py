@@ -14,7 +14,7 @@ import torch
 from ...base import Site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..arguments import APPENDED, CONTENTS, GRADIENT, Call, Spec, assign, leaves_of
+from ..arguments import APPENDED, CONTENTS, GRADIENT, STORED, Call, Spec, assign, leaves_of
 from ..autograd import Backward, idle_results, take_over, tracked_results
 from ..autograd.graph import memory_below
 from ..backends.protocol import Session
@@ -102,7 +102,7 @@ class Settling:
         self._marked = observed.value is not observed.returned
         targets = observed.template.targets
         self._slots = {address_of(each.kind, each.container, each.key) for each in targets}
-        filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS)]
+        filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS, STORED)]
         self._slots |= {address_of(LENGTH, each, None) for each in filled}
         self._slots |= steadiness.slots_of_sinks(targets, noted.reads)
         self._made = steadiness.bound_containers(observed)
@@ -216,6 +216,9 @@ class Settling:
         if self._noted.reads_arrays and not changing.follow_arrays():
             self._close_arrays()
         numbers = self._plan.numbers
+        if numbers is not None:
+            changing.leave(numbers.left)
+            changing.excuse(numbers.waits)
         if self._observed.strayed and not (self._noted.late or self._noted.unseen):
             changing.stray(self._observed.strayed, followed=numbers is not None and numbers.arrays)
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):

@@ -20,11 +20,12 @@ import numpy
 
 from ...base import Lines, Site
 from ..backends.protocol import NumberCell
-from ..state import ITEM, address_of, lying_in
+from ..state import ITEM, LENGTH, address_of, lying_in
 from .arrays import ArrayKind, copied, kind_of
 from .draws import Draw, drawn_from, put_state, state_of
 from .expressions import (
     FUNCTIONS,
+    HAS,
     OF_NUMPY,
     STRICT,
     Applied,
@@ -93,6 +94,8 @@ class NumberSource:
                 found = self.container[self.key]
             else:
                 found = lying_in(self.kind, self.container, self.key)
+            if self.kind == LENGTH:
+                return found.value
             return copied(found) if type(found) is numpy.ndarray else found
         except (KeyError, IndexError, ValueError, AttributeError):
             return None
@@ -170,6 +173,7 @@ class Computation:
         places: Where numbers are found.
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
+        mappings: Those of which it is asked whether they have a key.
         before_draws: How many values calls have read before the last of these.
         turn: How many calls have begun.
     """
@@ -179,6 +183,7 @@ class Computation:
         self.places: tuple[NumberSource, ...] = ()
         self.cells: dict[Expression, NumberCell] = {}
         self.taken: frozenset[tuple[Path, int]] = frozenset()
+        self.mappings: frozenset[Expression] = frozenset()
         self._found: list[tuple[int, NumberSource]] = []
         self._places_read: dict[int, int] = {}
         self._given: list[Any] = []
@@ -217,6 +222,8 @@ class Computation:
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
+        asked = [each for each in call.outcomes if isinstance(each, Applied) and each.function == HAS]
+        self.mappings |= {each.operands[0] for each in asked}
         self.before_draws = max(self.before_draws, call.before_draws)
         self._generators = drawn_from(self.draws)
         stages = [self._start]

@@ -117,6 +117,28 @@ LISTED, PAIRED = "list", "dict"
 """What holds operands, as a tuple of them is :data:`MEMBERS`; the keys of a dict come first."""
 
 
+class KeysOf:
+    """Which keys a mapping has, when that is asked; two are equal if they are of one mapping."""
+
+    __slots__ = ("_mapping",)
+
+    def __init__(self, mapping: Any) -> None:
+        self._mapping = mapping
+
+    def __contains__(self, key: Any) -> bool:
+        return key in self._mapping
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, KeysOf) and self._mapping is other._mapping
+
+    def __hash__(self) -> int:
+        return id(self._mapping)
+
+
+HAS = "has"
+"""Whether a mapping has a key."""
+
+
 def _by_name(function: Callable[..., str], names: Sequence[str], *given: Any) -> str:
     count = len(given) - len(names)
     return function(*given[:count], **dict(zip(names, given[count:], strict=True)))
@@ -132,7 +154,8 @@ FROM_TABLE, LOOKED_UP = "from a table", "from a table, if it is there"
 """What lies in a table that does not change, at a place that does."""
 FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     FROM_TABLE: operator.getitem, LOOKED_UP: dict.get,
-    **BINARY, **UNARY, **COMPARED, **{name: function for function, name in CALLED.items()},
+    HAS: operator.contains, **BINARY, **UNARY, **COMPARED,
+    **{name: function for function, name in CALLED.items()},
     **{name: function for function, name in UNITS.items()},
     **{name: function for function, name in {**WRITES, **OF_TEXTS}.items()}, **_CONVERTED,
     **{name: partial(_by_name, function) for function, name in WRITES_BY_NAME.items()},

@@ -21,6 +21,7 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
+from ..state import LAST, LENGTH, Address
 from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
 from .computation import (
     DRAWN,
@@ -38,6 +39,7 @@ from .draws import Draw, DrawnNumber, DrawnValues, numbers_in
 from .expressions import (
     FROM_TABLE,
     FUNCTIONS,
+    HAS,
     KINDS,
     LISTED,
     MOST_STEPS,
@@ -50,6 +52,7 @@ from .expressions import (
     Expression,
     Fixed,
     GivenNumber,
+    KeysOf,
     tells,
     value_of,
 )
@@ -59,6 +62,7 @@ from .items import MOST_ITEMS, gives_items, iterated
 from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
+_AT_END = frozenset({LAST, LENGTH})
 HANDED = object()
 """The operand that C gets itself."""
 FEW = 3
@@ -195,7 +199,10 @@ class TrackedNumbers:
         arrays: bool = False,
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
-        self.containers = frozenset([container for _, container, _ in wanted])  # in which those lie
+        # in which those lie
+        self.containers = frozenset(
+            [container for kind, container, _ in wanted if kind not in (LAST, LENGTH)]
+        )
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._values: dict[Expression, Any] = {}  # what some of it gave
@@ -238,6 +245,13 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        self.asks_length = 0  # identity of the frame that asks an object of Python's how long it is
+        self._answer: Any = None
+        self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
+        self.waits = False  # a list is shorter than the call asks for the last of it
+        # containers that somebody asks now how long they are, by their identity: how long they were before
+        # the call, and how many members it has added
+        self.lengths: dict[int, tuple[Any, int]] = {}
         # what the next instruction computes, where a note says so
         self._operands: tuple[str, tuple[Any, ...]] | None = None
 
@@ -314,6 +328,66 @@ class TrackedNumbers:
         self._given[key] = copy
         self._know_given(place, copy, copy, value)
         return copy
+
+    def measure(self, place: NumberSource, before: int, added: int) -> None:
+        """It is asked how long a container is; who knows what becomes of that takes it at once.
+
+        Args:
+            place: The container.
+            before: How long it was before the call.
+            added: How many members the call has added.
+        """
+        self.lengths[identity(place.container)] = self.take(place, before), added
+
+    def measured(self, container: Any) -> tuple[str, tuple[Any, ...]] | None:
+        """How the length of a container that is asked now follows from what it was before the call."""
+        before, added = self.lengths.pop(identity(container), (None, 0))
+        if self.expression(before) is None:
+            return None
+        most = container.maxlen if type(container) is deque else None
+        if most is None:
+            return "ADD", (before, added)
+        return "min", (self.compute("ADD", (before, added), before + added), most)
+
+    def ask_length(self, container: Any, least: int) -> None:
+        """A container that is asked how long it is was at least so long before the call, which is all."""
+        before, _ = self.lengths.pop(identity(container), (None, 0))
+        if self.expression(before) is not None:
+            self.ask("<=", least, before)
+
+    def leaves_last(self, address: Address, value: Any) -> None:
+        """A member before the end of a list is read, where the next call finds another one."""
+        if type(value) in KINDS and address not in self.wanted:
+            self.left.add(address)
+
+    def ask_key(self, mapping: Any, key: Any, *, present: bool) -> None:
+        """It matters whether a mapping had a key before the call."""
+        asked = self._applied(HAS, Fixed.of(KeysOf(mapping)), self._part(key))
+        self.outcomes.setdefault(asked, Fixed.of(present))
+
+    def has_asked_keys(self, mapping: Any) -> bool:
+        """Whether the call does what others have computed, who have asked whether a mapping has a key."""
+        return not self.follows and Fixed.of(KeysOf(mapping)) in self._computation.mappings
+
+    def answers_length(self, caller: Any, value: Any) -> bool:
+        """A method says how long its object is; whether it is C that asks, and gives that to its caller."""
+        if self.asks_length != identity(caller) or type(value) is not int or self._answer is not None:
+            return False
+        self._answer = value
+        return True
+
+    def take_answer(self, value: Any) -> Any:
+        """C has given how long an object is: what stands for it."""
+        answer, self._answer, self.asks_length = self._answer, None, 0
+        if type(value) is int and value == answer:
+            return answer
+        self.pin(answer)
+        return value
+
+    def leave_lengths(self) -> None:
+        """What becomes of lengths is not known: they are looked at."""
+        self.pin(*[before for before, _ in self.lengths.values()])
+        self.lengths.clear()
 
     def _know_given(self, place: NumberSource, known: Any, value: Any, stands: Any) -> None:
         number = self._numbers.setdefault(place.address, len(self.places))
@@ -794,6 +868,8 @@ class TrackedNumbers:
         self._operands = None
         self.take_owed()
         self.iterated = ()
+        self.lengths.clear()
+        self.asks_length, self._answer = 0, None
         self.gathered.clear()
 
     def read(self, value: Any) -> Any:
@@ -937,6 +1013,7 @@ class TrackedNumbers:
         self.leave_unseen()
         self.leave_handed()
         self.leave_iterated()
+        self.leave_lengths()
         self.settle_owed()
         self.pin(*self.gathered.clear())
         self.ends = True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -11,6 +12,8 @@ from ..objects import UNSET, Content, DefinedOperators, cached_in, counted, memb
 from .reads import Argument, Read
 
 ITEM, ATTRIBUTE, CELL, VARIABLE, SCRIPTED = "item", "attribute", "cell", "variable", "scripted"
+LAST = "last"
+"""Kind for a member of a list; the key is how far it lies before the end."""
 LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
 OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
@@ -19,6 +22,8 @@ FOLLOWED = "followed"
 """Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
 NUMBERED = frozenset({DEFINED, LENGTH})
 """Kinds of slots whose value is always a number of one type."""
+LENGTHENED: frozenset[type] = frozenset({list, deque, dict, OrderedDict, defaultdict})
+"""Containers whose length is a number that is followed, where calls make them longer."""
 LOOKED = "looked"
 """Key of the numbers of an array that Python code has read: those are always compared."""
 
@@ -99,6 +104,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     ATTRIBUTE: getattr,
     CELL: lambda cell, _: cell.cell_contents,
     DEFINED: lambda container, key: WHETHER[members.has(container, key)],
+    LAST: lambda container, back: members.member(container, -back),
     LENGTH: _length,
     BULK: _bulk,
     OPERATORS: lambda namespace, _: Content(DefinedOperators.of(namespace)),

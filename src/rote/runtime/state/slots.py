@@ -37,6 +37,7 @@ from .kinds import (
     CACHED,
     DEFINED,
     ITEM,
+    LAST,
     LENGTH,
     LOOKED,
     MISSING,
@@ -145,7 +146,7 @@ def _in_order(changed: list[tuple[Entry, Difference]]) -> list[Difference]:
         difference
         for entry, difference in changed
         if id(entry.container) not in grown
-        or not (entry.kind == DEFINED or (entry.kind == ITEM and type(entry.key) is int))
+        or not (entry.kind in (DEFINED, LAST) or (entry.kind == ITEM and type(entry.key) is int))
     ]
     return sorted(found, key=lambda difference: "(" in difference.name)
 

@@ -12,6 +12,7 @@ from ...hazards import findings_of, rules
 from ...hazards.rules import reason
 from ..arguments import (
     APPENDED,
+    CONTENTS,
     GRADIENT,
     Bound,
     Call,
@@ -34,7 +35,7 @@ from ..pytorch import has_memory
 from ..reads import WATCH
 from ..reads.trace import Effect
 from ..recording import Recording
-from ..state import address_of
+from ..state import LENGTH, address_of
 from .locate import Located, Locator, Tensors
 from .mismatch import Mismatch, attributes_of, compare_attributes, compare_results, compare_tensors
 from .plain import plainly
@@ -247,6 +248,8 @@ class Check:
             yield Mismatch(effect.name, text, python=True, site=effect.site)
         if not self._effects and not recording.holds():
             bound = {address_of(each.kind, each.container, each.key) for each in recording.binds}
+            filled = [each.container for each in recording.binds if each.kind in (APPENDED, CONTENTS)]
+            bound |= {address_of(LENGTH, each, None) for each in filled}
             for difference in recording.explain(bound or None)[:SHOWN]:
                 text = f"was {difference.was} and is {difference.now} after the plain call"
                 yield Mismatch(difference.name, text, python=True)

@@ -115,7 +115,7 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         if trace.outside.has(value):
             member(trace, value, key)
     elif what == CONTAINER:
-        if trace.outside.has(value):
+        if trace.outside.has(value) and not _is_last(trace, value, key):
             whole(trace, value)
     else:
         if issubclass(type(value), type):
@@ -123,6 +123,19 @@ def item(trace: Trace, value: Any, key: Any) -> None:
         special(trace, value, "__getitem__")
     if what != CONTAINER and issubclass(type(value), dict):
         _missing(trace, value, key, "__getitem__")
+
+
+def _is_last(trace: Trace, value: Any, key: Any) -> bool:
+    """Note a read of a slice of the last members of a list, if there are so many, and they are followed."""
+    if type(value) is not list or type(key) is not slice or key.step is not None:
+        return False
+    first, end = key.start, key.stop if key.stop is not None else 0
+    if type(first) is not int or type(end) is not int or not first < end <= 0:
+        return False
+    if -members.length(value) > first:
+        trace.followed.wait(value)
+        return False
+    return all([trace.outside.read_last(value, -place) for place in range(first, end)])
 
 
 def dict_item(trace: Trace, key: Any, value: Any) -> None:
@@ -311,6 +324,8 @@ def member(trace: Trace, value: Any, key: Any) -> None:
     """Note a read of one member of a builtin container made outside the call."""
     if issubclass(type(value), dict):
         trace.outside.read_member(value, key)
+        return
+    if type(key) is int and key < 0 and trace.outside.read_last(value, -key):
         return
     if type(key) in (str, int):
         trace.outside.members.add((identity(value), key))

@@ -136,6 +136,8 @@ _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
 _GIVEN = _COMPUTED | {list, tuple, type(None)} | OVER_ITEMS
 """Types of what is changed where a call has given it."""
+_STORES = frozenset({list, dict, OrderedDict, defaultdict})
+"""Containers in which something may lie under a number that is computed."""
 _MERGED = frozenset({dict, OrderedDict, defaultdict})
 """Containers that take over what another one holds."""
 _LARGEST_TABLE = 4096
@@ -323,6 +325,10 @@ class TrackingNotes:
                 numbers.drop_operands()
             if numbers.iterated:
                 numbers.leave_iterated()
+            if numbers.lengths:
+                numbers.leave_lengths()
+            if numbers.asks_length and self._asks(numbers):
+                numbers.take_answer(None)
             if numbers.handed:
                 numbers.leave_handed()
             if numbers.gathered:
@@ -345,6 +351,8 @@ class TrackingNotes:
             return self._yields
         if name == "RETURN_VALUE" and code in _WRITE_THEMSELVES:
             return self._writes
+        if name == "RETURN_VALUE" and code == "__len__":
+            return self._counts
         return self._leaves if name == "SET_UPDATE" or (name == "RETURN_VALUE" and method) else None
 
     def _yields(self, value: Any) -> None:
@@ -357,6 +365,12 @@ class TrackingNotes:
         numbers, trace = self._numbers(), self._trace()
         frame = trace.running.frame() if trace is not None else None
         if numbers is None or frame is None or not numbers.gathered.is_written(frame.f_back):
+            self._leaves(value)
+
+    def _counts(self, value: Any) -> None:
+        numbers, trace = self._numbers(), self._trace()
+        frame = trace.running.frame() if trace is not None else None
+        if numbers is None or frame is None or not numbers.answers_length(frame.f_back, value):
             self._leaves(value)
 
     def _leaves(self, value: Any) -> None:
@@ -382,6 +396,8 @@ class TrackingNotes:
     def _given(self, value: Any) -> Any:
         """What a call has given: what is drawn, or computed."""
         numbers = self._numbers()
+        if numbers is not None and numbers.asks_length and self._asks(numbers):
+            return numbers.take_answer(value)
         if numbers is not None and numbers.handed:
             numbers.arrive(value)
         if numbers is not None and numbers.drawing is not None:
@@ -393,6 +409,11 @@ class TrackingNotes:
         if numbers is not None and numbers.iterated:
             return _unprofiled(numbers.take_iterated, value)
         return self._computed("", value)
+
+    def _asks(self, numbers: TrackedNumbers) -> bool:
+        """Whether the present frame has asked an object how long it is."""
+        trace = self._trace()
+        return trace is not None and numbers.asks_length == identity(trace.running.frame())
 
     def _iterates(self, value: Any) -> Any:
         """What goes over an array that is followed."""
@@ -519,8 +540,31 @@ def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key
     elif type(owner) is numpy.ndarray:
         _put(trace, numbers, STORED, owner, key, new)
     else:
-        numbers.pin_inside(key)
+        if not _stores_under(trace, numbers, owner, key):
+            numbers.pin_inside(key)
         _given_to_container(numbers, owner, "__setitem__", new)
+
+
+def _stores_under(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> bool:
+    """Whether replays can store something under a key that they compute."""
+    kind = type(owner)
+    if type(key) not in (int, str) or numbers.expression(key) is None or kind not in _STORES:
+        return False
+    if kind is list and not 0 <= key < len(owner):
+        return False
+    before = trace.writes.length_before(owner)
+    if before is not None:  # what the call has added itself
+        length = numbers.measured(owner) if key >= before else None
+        if length is not None:
+            numbers.ask("==", key, numbers.compute("ADD", (length[1][0], key - before), key + 0))
+        return length is not None
+    if not trace.writes.store(owner, key):
+        return False
+    if kind is list:
+        length = numbers.measured(owner)
+        numbers.ask("<=", 0, key)
+        numbers.ask("<", key, numbers.compute(*length, len(owner)) if length is not None else len(owner))
+    return True
 
 
 def _delete_item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
@@ -664,6 +708,8 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
 def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     if type(value) in _CONSTANTS:
         return
+    if (found := numbers.measured(value)) is not None:
+        value = numbers.compute(*found, len(value))
     if numbers.expression(value) is not None:
         numbers.compute("bool", (value,), bool(value))
     else:
@@ -988,10 +1034,14 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         _consumed(numbers, args)
     elif function is len and [*map(type, args)] == [str]:
         numbers.compute_next(LENGTH, args)
+    elif function is len and len(args) == 1 and (length := numbers.measured(args[0])) is not None:
+        numbers.compute_next(*length)
     elif function is len:
         for each in args:
             if not is_array(each):  # its shape is the same in all calls
                 _asked(numbers, each, "__len__")
+            if type(lookup.find(type(each), "__len__").value) is FunctionType:
+                numbers.asks_length = identity(trace.running.frame())
     else:
         _unknown(numbers, function, args)
 

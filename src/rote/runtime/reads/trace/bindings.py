@@ -6,7 +6,6 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import Enum
-from operator import is_
 from types import FunctionType, MethodType
 from typing import Any
 
@@ -19,6 +18,7 @@ from ...arguments import (
     CONTENTS,
     DEEPEST,
     DELETED,
+    STORED,
     TOLD,
     Bound,
     FoundObject,
@@ -103,7 +103,7 @@ class Bindings:
                 self._tag(binding, each, value)
             elif number is not None:
                 self._bind_given(binding, each, number)
-            else:
+            elif not self._store(binding, each):
                 self._bind(binding, each)
         for each in slots.changed.values():
             number = given.branch(each.container)
@@ -204,10 +204,22 @@ class Bindings:
             if can:
                 self.bound.add(each.address)
 
+    def _store(self, binding: Binding, each: WrittenSlot) -> bool:
+        """Whether a member was stored under a number that replays compute; then that is a part, too."""
+        where, numbers, now = identity(each.container), self._followed.numbers, each.now()
+        target = Target(STORED, each.container, None, self._outside.names.path(each.owner, each.suffix))
+        repeats = numbers is not None and not numbers.follows and target.address in binding.often
+        if where not in self._slots.keyed and not (repeats and each.kind == ITEM):
+            return False
+        if self._can_be_made(now, binding.marking):
+            binding.add(target, (self._slots.keyed.get(where, each.key), now))
+            self.bound.add(each.address)
+        return True
+
     def _can_bind(self, each: WrittenSlot, now: Any, marking: Marking) -> bool:
         where, outside = identity(each.container), self._outside
         asked = ((kind, where, None) in outside.reads for kind in (LENGTH, ORDER))
-        if each.was is MISSING and any(asked):
+        if each.was is MISSING and any(asked) and not self._is_check:
             return False  # it grows, and the call reads how far
         if self._slots.has_changed(each.kind, where):
             return False
@@ -280,10 +292,15 @@ class Bindings:
         added = now[len(now) - count :]
         kept = (*each.written.was, *added)
         expected = kept if size is None else kept[len(kept) - min(size, len(kept)) :]
-        as_added = len(now) == len(expected) and all(map(is_, now, expected))
+        others = [
+            place for place, each in enumerate(zip(expected, now, strict=False)) if each[0] is not each[1]
+        ]
+        as_added = len(now) == len(expected) and all(
+            [(where, place) in self._slots.last or is_same(expected[place], now[place]) for place in others]
+        )
         if where in self._slots.changed or not as_added or not count:
             return
-        if where in self._slots.looked:
+        if where in self._slots.looked and not self._is_check:
             return
         target = Target(APPENDED, found, count, self._outside.name(found))
         if not (binding.others or target.address in binding.often):

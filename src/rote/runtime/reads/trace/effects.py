@@ -13,7 +13,20 @@ from ...arguments import APPENDED, can_be_carried, holds_tensors
 from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
 from ...objects import UNSET, Content, Position, members, said_module, text_of
 from ...pytorch import gathers
-from ...state import BULK, DEFINED, HELD, ITEM, LENGTH, MISSING, ORDER, WHETHER, Address, Read, address_of
+from ...state import (
+    BULK,
+    DEFINED,
+    HELD,
+    ITEM,
+    LENGTH,
+    LENGTHENED,
+    MISSING,
+    ORDER,
+    WHETHER,
+    Address,
+    Read,
+    address_of,
+)
 from .kinds import PLAIN_TYPES
 from .noted import Effect
 from .outside import SLOTS, Outside
@@ -204,12 +217,21 @@ class OutsideEffects:
         path = outside.names.path(each.owner, suffix)
         name = path if number is None else outside.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        left = _other_numbers(each) if number is None else ()
+        left = (*_other_numbers(each), *self._lengthened(each)) if number is None else ()
         window = _window(each) if number is None else None
         holds = _holds_more(each.was, each.now() if each.kind else contents(each.container))
         return Effect(
             name, as_text(was), as_text(now), each.site, address, number is not None, left, window, holds
         )
+
+    def _lengthened(self, each: WrittenSlot) -> tuple[Address, ...]:
+        """How long a container is to which the call adds members, if nothing else about it changes."""
+        container, slots = each.container, self._slots
+        where = identity(container)
+        grows = where in slots.growing or (each.kind == ITEM and each.was is MISSING)
+        if not grows or where in slots.changed or type(container) not in LENGTHENED:
+            return ()
+        return (address_of(LENGTH, container, None),)
 
 
 def _window(each: WrittenSlot) -> ref[deque[Any]] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
@@ -19,10 +20,10 @@ from ...numbers import (
     can_draw,
     is_array,
 )
-from ...state import ITEM, address_of
+from ...state import ITEM, LENGTH, address_of
 from ..table import lookup
 from .running import RunningCode
-from .written import target_of
+from .written import MAPPINGS, Slots, target_of
 
 _GAUSS = random.Random.gauss.__code__
 """What keeps one of two numbers for the next call."""
@@ -53,11 +54,20 @@ class FollowedNumbers:
         for each in self.drawn.values():
             each.put_back()
 
-    def takes(self, kind: str, container: Any, key: Any, value: Any, owner: Any, name: str) -> bool:
+    def takes(
+        self,
+        kind: str,
+        container: Any,
+        key: Any,
+        value: Any,
+        owner: Any,
+        name: str,
+        at: Target | None = None,
+    ) -> bool:
         """Whether a slot has a number that changes from call to call, which is no condition then.
 
         What is followed instead is laid into the slot until the call is over: whoever reads it there, Python
-        or C, has it. An equal number is as good, and the slot gets its own again.
+        or C, has it. An equal number is as good, and the slot gets its own again. It lies ``at`` another key.
         """
         numbers = self.numbers
         if numbers is None or not (type(value) in SCALARS or is_array(value)):
@@ -68,7 +78,7 @@ class FollowedNumbers:
             if numbers.follows:
                 numbers.take_array(NumberSource(kind, container, key, name), value)
             return numbers.stopped is None
-        target = target_of(kind, container, key, owner, name)
+        target = at if at is not None else target_of(kind, container, key, owner, name)
         standing = self._laid.standing(target.address)
         if standing is not None:
             return standing is value
@@ -81,6 +91,20 @@ class FollowedNumbers:
             self._laid.lay(target, stands, value)
         return True
 
+    def measures(self, container: Any, before: int, added: int, name: str) -> bool:
+        """Whether it is followed how long a container is, to which a call has added so many members."""
+        numbers = self.numbers
+        if numbers is None or address_of(LENGTH, container, None) not in numbers.wanted:
+            return False
+        if numbers.follows and numbers.stopped is None:
+            numbers.measure(NumberSource(LENGTH, container, None, name), before, added)
+        return numbers.stopped is None
+
+    def wait(self, container: Any) -> None:
+        """A call asks for more of the last members of a list that grows than there are yet."""
+        if self.numbers is not None and address_of(LENGTH, container, None) in self.numbers.wanted:
+            self.numbers.waits = True
+
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
         """Slots that hold what stood for a number get that number again; others may ask which it is.
 
@@ -91,6 +115,27 @@ class FollowedNumbers:
             if type(value) in SCALARS and numbers is not None and numbers.original(value) is not value:
                 target.write(numbers.original(value))
         self._laid.take_back()
+
+    def put_members_back(self, slots: Slots) -> None:
+        """What stood for a number, and was made a key or a member by the call, is that number again."""
+        numbers = self.numbers
+        if numbers is None or not numbers.follows:
+            return
+        for each in slots.growing.values():
+            grown = each.written.container
+            for place in range(-min(each.count, len(grown)), 0) if type(grown) in (list, deque) else ():
+                if (number := numbers.original(grown[place])) is not grown[place]:
+                    grown[place] = number
+        found = {identity(each.container): each.container for each in slots.written.values()}
+        found.update({which: each.container for which, each in slots.changed.items()})
+        for each in found.values():
+            keys = [*each] if type(each) in MAPPINGS else []
+            first = next(
+                (place for place, key in enumerate(keys) if numbers.original(key) is not key), len(keys)
+            )
+            for key in keys[first:]:  # their order stays
+                value = each.pop(key)
+                each[numbers.original(key)] = value
 
     def moves(self, container: Any) -> bool:
         """Whether a container outside has numbers that change from call to call."""

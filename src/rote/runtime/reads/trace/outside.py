@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
 from types import BuiltinMethodType, FunctionType, MappingProxyType, MethodType, MethodWrapperType, ModuleType
@@ -23,7 +24,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from ....base import identity, is_own
-from ...arguments import StatePlace, place_of, table_of
+from ...arguments import StatePlace, Target, place_of, table_of
 from ...numbers import GLOBAL_GENERATORS, can_be_copied
 from ...objects import (
     ARRAY_BYTES,
@@ -66,6 +67,7 @@ from ...state import (
     HELD,
     ITEM,
     KIND,
+    LAST,
     LENGTH,
     LOOKED,
     MISSING,
@@ -108,9 +110,11 @@ from .written import Slots, WrittenSlot, is_same
 
 COMPARED_BYTES = 1 << 24
 """Arrays up to this size are compared in full before each replay; that takes up to a millisecond."""
-SLOTS = frozenset({ITEM, ATTRIBUTE, CELL})
+SLOTS = frozenset({ITEM, ATTRIBUTE, CELL, LAST})
 """Kinds of slots that one value lies in."""
 _LYING = SLOTS | {VARIABLE}
+_MOST_LAST = 32
+"""Members before the end of a list that are found there by replays."""
 _DEPTH = 6
 """Containers in containers through which a slot is found again."""
 _FROZEN = (frozenset, BuiltinMethodType, MethodWrapperType)
@@ -336,6 +340,13 @@ class Outside(dict[int, Any]):
         """Whether a slot that the call has read and never written holds a tensor."""
         return any([address not in self.slots.written for address in self._slots_with(tensor)])
 
+    def is_apart(self, container: Any) -> bool:
+        """Whether a container was found in a slot, and nobody has read it as attributes or as globals."""
+        reads, where = self.reads.values(), identity(container)
+        found = any([each.value is container and each.kind in _LYING for each in reads])
+        read = [each.owner for each in reads if each.container is container]
+        return found and {*read} <= {where} and (type(container) is list or "__builtins__" not in container)
+
     def told_by_slots(self) -> set[int]:
         """Identities of objects of which a condition says which they are: they lay in slots that were read.
 
@@ -479,8 +490,15 @@ class Outside(dict[int, Any]):
             address, container, value, suffix, owner
         ):
             return
-        if slots.growing and where in slots.growing:
+        if kind == LENGTH and self._measures(container, suffix):
+            return
+        if where in slots.keyed and not (kind == LENGTH and type(container) is list):  # that stays as long
+            self.look_at_key(container)
+        if slots.growing and where in slots.growing and not slots.was_there(kind, container, key):
             slots.looked.add(where)  # what is read may be the call's own
+            return
+        if slots.last and kind == ITEM and (where, key) in slots.last:  # an argument, at this length
+            self.read(LENGTH, container, None, Content(members.length(container)), " (length)")
             return
         if kind == LENGTH and where in slots.stored:
             self._read_stored(container, slots.stored[where])
@@ -517,9 +535,63 @@ class Outside(dict[int, Any]):
             self.names.setdefault(identity(value), (identity(whose), suffix))
             self._read_sharded(value)
 
+    def _measures(self, container: Any, suffix: str) -> bool:
+        """Whether it is followed how long a container is, since calls make it longer."""
+        where, slots, numbers = identity(container), self.slots, self._numbers
+        if numbers is None or where in slots.changed or where in self.anchored or self.given.holds(where):
+            return False
+        before, added = slots.length_before(container)
+        if not self.followed.measures(container, before, added, self.name(container, suffix)):
+            return False
+        if where in slots.stored:
+            self._read_stored(container, slots.stored[where])
+        self.pin(container)
+        self.hold(container)
+        return True
+
+    def read_last(self, container: Any, back: int) -> bool:
+        """Note a read of a member that is known by how far it lies before the end, if such are followed.
+
+        What the call has added itself is no condition.
+        """
+        where, slots = identity(container), self.slots
+        if where in slots.changed:
+            return False
+        before, added = slots.length_before(container)
+        if where in slots.growing and back <= min(added, members.length(container)):
+            return True
+        back -= added
+        self.look_at_key(container)
+        if (
+            back > min(before, _MOST_LAST)
+            or not _ends_at_last(container)
+            or not self._measures(container, "")
+        ):
+            return False
+        if (ITEM, where, before - back) in slots.written:
+            return True
+        value = members.member(container, before - back)
+        if self._numbers is not None:
+            self._numbers.ask_length(container, back)
+            self._numbers.leaves_last(address_of(LAST, container, back), value)
+        self.read(LAST, container, back, value, f"[-{back}]")
+        return True
+
+    def look_at_key(self, container: Any) -> None:
+        """What is stored under a number that is followed may be read now: the number is looked at."""
+        key = self.slots.keyed.pop(identity(container), None)
+        if self._numbers is not None:
+            self._numbers.pin(key)
+
     def _read_stored(self, container: Any, stored: dict[Any, bool]) -> None:
         """How long a mapping is after the call has stored keys depends on which of them it had before."""
         where = identity(container)
+        if (numbers := self._numbers) is not None and numbers.has_asked_keys(container):
+            return
+        if numbers is not None and where in self.slots.keyed:
+            for present in stored.values():
+                numbers.ask_key(container, self.slots.keyed[where], present=present)
+            return
         for key, present in stored.items():
             found = Read(DEFINED, container, key, WHETHER[present], where, f"[{text_of(key)}]", self.names)
             self.reads.setdefault((DEFINED, where, key), found)
@@ -604,7 +676,10 @@ class Outside(dict[int, Any]):
             return False
         if identity(container) in self.anchored:
             return False
-        takes = self.followed.takes(kind, container, key, value, owner, self.name(owner, suffix))
+        name, at = self.name(owner, suffix), None
+        if kind == LAST:
+            at = Target(ITEM, container, self.slots.length_before(container)[0] - key, name)
+        takes = self.followed.takes(kind, container, key, value, owner, name, at)
         if takes:
             self.hold((container, value))
             self._taken.add(identity(value))
@@ -636,6 +711,7 @@ class Outside(dict[int, Any]):
     def present(self, container: Any, key: Any, suffix: str) -> None:
         """Note that there is something, whatever it is, unless the call has put it there or has read it."""
         address = address_of(ITEM, container, key)
+        self.look_at_key(container)
         if address not in self.slots.written and address not in self.reads:
             self.read(DEFINED, container, key, WHETHER[True], suffix)
 
@@ -691,7 +767,7 @@ class Outside(dict[int, Any]):
 
     def _carry(self, kind: str, container: Any, key: Any, owner: Any, suffix: str) -> None:
         where = identity(container)
-        if where in self.slots.changed or where in self.slots.growing:
+        if where in self.slots.changed or (where in self.slots.growing and kind != LAST):
             return  # its members move from slot to slot
         owners = self.names.owners(where if owner is None else identity(owner))
         if where in self.anchored or any([self.given.holds(each) for each in owners]):
@@ -755,6 +831,11 @@ class Outside(dict[int, Any]):
         ):
             held.clear()
         self.given = Given()
+
+
+def _ends_at_last(container: Any) -> bool:
+    """Whether what is added to a container goes behind its last member, and moves none."""
+    return type(container) is list or (type(container) is deque and container.maxlen is None)
 
 
 def stood_for(value: Any) -> Any:

@@ -31,7 +31,7 @@ from ...pytorch import (
     Reducers,
     scripted_names,
 )
-from ...state import CELL, HELD, ITEM, SCRIPTED, VARIABLE, Entry, Read, form_of, read, same
+from ...state import CELL, HELD, ITEM, LAST, SCRIPTED, VARIABLE, Entry, Read, form_of, read, same
 from ..bytecode import Swaps
 from ..table import Rows
 from .bindings import Bindings
@@ -136,6 +136,8 @@ class Trace:
         for place in call.carried:
             container = place.found()
             outside.slots.carried[place.kind, identity(container), place.key] = given[2][place.name]
+            if place.kind == LAST and container is not None:
+                outside.slots.last[identity(container), members.length(container) - place.key] = place.key
             outside.hold(container)
             outside.pin(container)  # what lies in another one's slot is not carried
         for name, value in outside.given.take(call, given):
@@ -382,6 +384,7 @@ class Trace:
             (target_of(each.kind, each.container, each.key, outside.get(each.owner), ""), each.now())
             for each in slots.written.values()
         )
+        self.followed.put_members_back(slots)
         outside.carry_replaced()
         scripts = tuple(self._scripts.values())
         noted = Noted(

@@ -58,6 +58,7 @@ class OutsideWrites:
             return
         outside.pin(owner)
         outside.pin(container)
+        outside.look_at_key(container)
         self._forget_told(container)
         address = (kind, identity(container), key)
         if address in slots.written or slots.has_changed(kind, identity(container)):
@@ -91,6 +92,7 @@ class OutsideWrites:
         if not self._is_outside(container):
             return
         self._outside.pin(container)
+        self._outside.look_at_key(container)
         self._forget_told(container)
         where, slots = identity(container), self._slots
         if where in slots.changed:
@@ -155,15 +157,34 @@ class OutsideWrites:
             return False  # what is written there, or followed, moves
         if where not in slots.growing:
             self._outside.pin(container)
-            self._outside.members.difference_update(
-                [each for each in self._outside.members if each[0] == where]
-            )
+            self._forget_members(container)
             was = members.keys(container)
             slot = WrittenSlot("", container, None, was, where, self._running.site())
             slots.growing[where] = Growing(slot)
         self._forget_told(container)
         slots.growing[where].count += count
         return True
+
+    def store(self, container: Any, key: Any) -> bool:
+        """Something was stored under a number that is followed; whether a replay can store its own there.
+
+        Nothing else of the container is written.
+        """
+        where, slots = identity(container), self._slots
+        if not self._outside.has(container) or self._outside.given.branch(container) is not None:
+            return False
+        stored = [each.key for each in slots.written.values() if each.container is container]
+        if where in slots.changed or where in slots.growing or stored != [key]:
+            return False
+        if not self._outside.is_apart(container):
+            return False
+        slots.keyed[where] = key
+        self._forget_members(container)
+        return True
+
+    def _forget_members(self, container: Any) -> None:
+        members = self._outside.members
+        members.difference_update([each for each in members if each[0] == identity(container)])
 
     def tells(
         self, owner: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any], **fixed: Any

@@ -27,7 +27,7 @@ from ...objects import (
     members,
     text_of,
 )
-from ...state import ATTRIBUTE, CELL, ITEM, KIND, MISSING, SAID, same, show
+from ...state import ATTRIBUTE, CELL, ITEM, KIND, LAST, MISSING, SAID, same, show
 from .kinds import PLAIN_TYPES
 
 MAPPINGS = (dict, OrderedDict, defaultdict, Counter)
@@ -141,11 +141,15 @@ class Slots:
     looked: set[int] = field(default_factory=set[int])  # what grew and was read afterwards
     # mappings of which keys are stored, by identity; and whether each key was there before
     stored: dict[int, dict[Any, bool]] = field(default_factory=dict[int, dict[Any, bool]])
+    # dicts and lists to which something is stored under a number that is followed, by identity: that number
+    keyed: dict[int, Any] = field(default_factory=dict[int, Any])
     own: set[int] = field(default_factory=set[int])  # namespaces of classes that the call has made
     # those that held what was seen to die: a replay puts nothing there unasked
     dying: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # what was laid into slots before the call
     carried: dict[tuple[str, int, Any], Any] = field(default_factory=dict[tuple[str, int, Any], Any])
+    # of these, members of lists that are known by how far they lie before the end: where that is
+    last: dict[tuple[int, int], int] = field(default_factory=dict[tuple[int, int], int])
     # those in which what was given lies again
     taken_back: set[tuple[str, int, Any]] = field(default_factory=set[tuple[str, int, Any]])
     # tensors by the identity of their attributes
@@ -154,6 +158,8 @@ class Slots:
     def begin_again(self, is_given: Callable[[Any], bool]) -> None:
         """The call is attempted once more, with other arguments in place of those that were taken apart."""
         self.taken_back.clear()
+        self.keyed.clear()
+        self.last.clear()
         for each in self.growing.values():
             each.take_back()
         self.growing.clear()
@@ -193,11 +199,26 @@ class Slots:
             return tuple([pair for pair in before if pair[1] is not MISSING])
         return tuple([written.get(place, value) for place, value in enumerate(was)])
 
+    def was_there(self, kind: str, container: Any, key: Any) -> bool:
+        """Whether a slot of a container that grows is one that it had before, and nothing has moved there."""
+        if kind == LAST:
+            return True
+        return kind == ITEM and type(container) is list and 0 <= key < self.length_before(container)[0]
+
+    def length_before(self, container: Any) -> tuple[int, int]:
+        """How long a container was before the call, and how many members that has added."""
+        grown = self.growing.get(identity(container))
+        if grown is not None:
+            return len(grown.written.was), grown.count
+        now = members.length(container)
+        before = len(self.contents_before(container)) if identity(container) in self.stored else now
+        return before, now - before
+
     def let_go(self) -> None:
         """The call is over: nothing is held any more."""
         for held in (
             *(self.written, self.changed, self.reordered, self.growing),
-            *(self.carried, self.taken_back, self.carriers, self.dying),
+            *(self.carried, self.last, self.keyed, self.taken_back, self.carriers, self.dying),
         ):
             held.clear()
 
