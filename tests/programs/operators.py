@@ -162,7 +162,7 @@ def runs_of_equal_numbers(device: torch.device) -> Made:
     )
 
 
-@program(replays=False, code="RT304")
+@program()
 def written_by_a_mask(device: torch.device) -> Made:
     """Elements are written where a mask says so, and multiplied where it does not."""
 

@@ -111,7 +111,7 @@ def mask_written(wrap: Wrap, device: torch.device) -> Items:
 
     def fn(x):
         y = x.clone()
-        y[x > 2] = x[x > 2] * 10  # RT111 stops
+        y[x > 2] = x[x > 2] * 10
         return y
 
     g = wrap(fn)
