@@ -356,7 +356,8 @@ class Settling:
             lines = {effect.address: effect.site for effect in self._noted.effects}
             reads = self._read.joined(self._guard.reads if self._guard is not None else None)
             written = steadiness.written_arrays(self._observed)
-            again = look_again(reads, self._key.executed, lines, written, self._slots)
+            returned = self._observed.rebound
+            again = look_again(reads, self._key.executed, lines, written, self._slots, returned)
             self._moved, self._after = again.changed, again.snapshot
         return self._after
 
