@@ -120,11 +120,11 @@ def compared(make: Any, act: Any, between: Any) -> int:
     "act", [computes, returns, returns_a_view, keeps, keeps_among, writes, writes_seldom]
 )
 @pytest.mark.parametrize("make", MADE)
-def test_what_lies_in_its_memory_stays_there(make, act, between):
+def test_what_lies_in_its_memory_stays_there(make: str, act: Any, between: Any) -> None:
     compared(MADE[make], act, between)
 
 
 @pytest.mark.parametrize("between", [by_the_caller, by_itself, rows])
 @pytest.mark.parametrize("make", ["from_numpy", "part", "copy", "converted"])
-def test_replays_compute_with_the_one_that_lies_there(make, between):
+def test_replays_compute_with_the_one_that_lies_there(make: str, between: Any) -> None:
     assert compared(MADE[make], computes, between) > CALLS // 2
