@@ -312,6 +312,8 @@ def member(trace: Trace, value: Any, key: Any) -> None:
     if issubclass(type(value), dict):
         trace.outside.read_member(value, key)
         return
+    if trace.writes.has_added(value, key):
+        return
     if type(key) in (str, int):
         trace.outside.members.add((identity(value), key))
     if issubclass(type(value), (list, tuple, deque)) and issubclass(type(key), int):
