@@ -169,8 +169,9 @@ class OutsideWrites:
         """Whether the call has added the member itself that it reads, as seen from the end."""
         where, slots = identity(container), self._slots
         growing = slots.growing.get(where)
-        known = isinstance(growing, Growing) and where not in slots.changed and type(key) is int
-        return known and -growing.count <= key < 0
+        if not isinstance(growing, Growing) or where in slots.changed or type(key) is not int:
+            return False
+        return -growing.count <= key < 0
 
     def tells(
         self, owner: Any, function: Any, args: tuple[Any, ...], named: dict[str, Any], **fixed: Any
