@@ -336,3 +336,97 @@ def test_the_function_is_an_argument(device, decorate):
         assert g(torch.ones(2, device=device), scale).tolist() == [3.0] * 2
     assert g.report().replayed >= 8, g.explain()
     assert made in ([3, 5], [3, 5, 3])
+
+
+class Asked:
+    """Functions with caches that a call asks by tensors, and what it leaves outside."""
+
+    def __init__(self, decorate, device):
+        self.device = device
+        self.mask = torch.ones(3, device=device)
+        self.kept = None
+        self.wave = decorate(lambda shape, mask: (mask.cumsum(0).float() * 2).sin() + len(shape))
+        self.both = decorate(lambda mask: (self.wave(mask.shape, mask), [mask + 1]))
+
+
+def made_by_the_call(s, x):
+    return x + s.wave(x.shape, x > 1)
+
+
+def through_another_cache(s, x):
+    first, (second,) = s.both(x * 2)
+    return first * second
+
+
+def asked_twice(s, x):
+    mask = x + 1
+    return x + (s.wave(x.shape, mask) is s.wave(x.shape, mask)) + s.wave(x.shape, mask)
+
+
+def by_a_view(s, x):
+    return x + s.wave(x.shape, (x * 2)[None].float()[0])
+
+
+def its_answer_is_kept(s, x):
+    s.kept = s.wave(x.shape, x + 1)
+    return s.kept * 2
+
+
+def the_key_is_kept(s, x):
+    s.kept = x + 1
+    return x + s.wave(x.shape, s.kept)
+
+
+def the_key_is_returned(s, x):
+    mask = x + 1
+    return x + s.wave(x.shape, mask), mask
+
+
+def kept_by_c(s, x):
+    s.kept = functools.partial(torch.add, s.wave(x.shape, x + 1))
+    return x * 2
+
+
+def a_given_key(s, x):
+    return x + s.wave(x.shape, x)
+
+
+def a_key_of_state(s, x):
+    return x + s.wave(x.shape, s.mask)
+
+
+def asked(s, way, wrap):
+    """Results of calls, behind each of which the caller writes to what it has, and asks by it."""
+    call, found = wrap(lambda x: way(s, x)), []
+    given = torch.arange(3.0, device=s.device)
+    for number in range(24):
+        result = call(given if number % 3 else given + number)
+        parts = result if isinstance(result, tuple) else (result,)
+        kept = s.kept(torch.ones(3, device=s.device)) if callable(s.kept) else s.kept
+        if isinstance(kept, torch.Tensor):
+            kept += 1
+            parts = (*parts, kept, s.wave(kept.shape, kept))
+        parts = (*parts, s.wave(parts[-1].shape, parts[-1]))
+        found.append([each.tolist() for each in parts])
+        for each in (given, s.mask, *parts):
+            each.mul_(0.5)
+    return found
+
+
+OF_ITS_OWN = [made_by_the_call, through_another_cache, asked_twice, by_a_view, its_answer_is_kept]
+OF_OTHERS = [the_key_is_kept, the_key_is_returned, kept_by_c, a_given_key, a_key_of_state]
+
+
+@pytest.mark.parametrize("decorate", [functools.lru_cache(1), functools.lru_cache(3), functools.cache])
+@pytest.mark.parametrize("way", [*OF_ITS_OWN, *OF_OTHERS])
+def test_a_cache_is_asked_by_tensors(device, way, decorate):
+    graphs = []
+
+    def wrap(function):
+        graphs.append(rote.graph(function, keep=True))
+        return graphs[0]
+
+    wanted = asked(Asked(decorate, device), way, lambda function: function)
+    assert asked(Asked(decorate, device), way, wrap) == wanted
+    if way in OF_ITS_OWN:
+        assert graphs[0].report().replayed >= 12, graphs[0].explain()

@@ -356,3 +356,24 @@ def test_one_way_runs_what_is_not_followed(trains: bool, every: int) -> None:
         assert_same(g(x), plain(x), f"call {number}")
     assert g.report().replayed >= 12 * (every - 1), g.explain()
     g.reset()
+
+
+@pytest.mark.parametrize(("period", "odd"), [(2, 1), (3, 0), (4, 0), (4, 3), (5, 2), (6, 5)])
+def test_one_way_comes_each_time_round(device: torch.device, period: int, odd: int) -> None:
+    """Calls that are to be checked would all go that way if they came as often as it does."""
+    place, state = torch.zeros(1, dtype=torch.long, device=device), SimpleNamespace(n=0)
+
+    def step(x: Tensor) -> Tensor:
+        state.n += 1
+        at = int(place)
+        y = x.sum() * state.n if at == odd else x[at] * state.n
+        place.copy_((place + 1) % period)
+        return y
+
+    g = rote.graph(step, keep=True)
+    for call in range(60):
+        if call == 40:
+            before = g.report().replayed
+        x, at = torch.arange(8.0, device=device) + call, call % period
+        assert torch.equal(g(x), (x.sum() if at == odd else x[at]) * (call + 1))
+    assert g.report().replayed - before >= 18, g.explain()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -287,3 +288,53 @@ def test_another_callable_reads_the_slow_copy(device, write):
         with torch.no_grad():
             assert_same(ask(x), plain.target(x))
     assert step.report().replayed > 20 and ask.report().replayed > 20
+
+
+def reads_members(scene, x):
+    return sum(scene.listed, x)
+
+
+def reads_item(scene, x):
+    return x + scene.named["q"].sum()
+
+
+def reads_attribute(scene, x):
+    return x + scene.owner.q.detach()
+
+
+def clears_gradients(scene, x):
+    scene.optimizer.zero_grad()
+    return x
+
+
+class Listed:
+    """A tensor that gets other memory, and is read by another way behind that."""
+
+    def __init__(self, device, read):
+        self.q = nn.Parameter(torch.ones(4, device=device), requires_grad=False)
+        self.p = nn.Parameter(torch.full((4,), 2.0, device=device))
+        self.listed, self.named, self.owner = [self.q], {"q": self.q}, SimpleNamespace(q=self.q)
+        self.optimizer = torch.optim.SGD([self.p, self.q], 0.1)
+        self.read = read
+
+    @torch.no_grad()
+    def step(self, x):
+        self.q.data = self.q.data * 0.9 + self.p.data * 0.1
+        return self.read(self, x)
+
+
+@pytest.mark.parametrize("read", [reads_members, reads_item, reads_attribute, clears_gradients])
+def test_what_gets_other_memory_is_read_by_another_way_behind_that(device, read):
+    plain, graphed = Listed(device, read), Listed(device, read)
+    step = rote.graph(graphed.step, keep=True)
+    for number in range(24):
+        if number == 14:
+            for each in (plain, graphed):
+                each.listed[-1] = each.named["q"] = each.owner.q = each.q.detach() * 3
+        if number == 18:
+            for each in (plain, graphed):
+                each.q.data = each.q.data * 2
+        x = torch.full((4,), number / 7, device=device)
+        assert_same(step(x), plain.step(x))
+        assert_same(graphed.q, plain.q)
+    assert step.report().replayed > 10, step.explain()

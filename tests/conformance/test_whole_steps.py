@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import os
 import warnings
+from enum import Enum
 
 import pytest
 import torch
@@ -987,3 +988,42 @@ def test_one_of_two_networks_is_frozen_in_turns(device, reason):
     for fields in ({"inside": False}, {"puts_back": True}):
         mended = type("Mended", (Toggling,), fields)
         assert train(lambda: mended(device), batches(device, 30)).report().replayed >= 30 - WARM  # noqa: B023
+
+
+class Phase(Enum):
+    FIRST = "first"
+    SECOND = "second"
+
+
+def test_members_of_an_enumeration_are_looked_up(device):
+    """They are hashed by Python code, which runs for our own tables, too, while a number is read."""
+
+    def run(wrap):
+        torch.manual_seed(0)
+        model, weights = nn.Linear(4, 2).to(device), {Phase.FIRST: 0.5, Phase.SECOND: 2.0}
+        optimizer, state = torch.optim.Adam(model.parameters(), 1e-2), {"phase": Phase.FIRST, "steps": 0}
+
+        @wrap
+        def step(x):
+            loss = model(x).square().mean() * weights[state["phase"]]
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            state["steps"] += 1
+            return loss.item() * state["steps"]
+
+        found = []
+        for number in range(30):
+            if number == 20:
+                state["phase"] = Phase.SECOND
+            found.append(step(torch.randn(3, 4).to(device)))
+        return found, model.weight
+
+    graphs = []
+
+    def wrap(function):
+        graphs.append(rote.graph(function, keep=True))
+        return graphs[0]
+
+    assert_same(run(wrap), run(lambda function: function))
+    assert graphs[0].report().replayed >= 12, graphs[0].explain()

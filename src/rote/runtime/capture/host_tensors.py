@@ -20,7 +20,7 @@ from ...hazards.rules import Reason, reason
 from ..numbers import TrackedNumbers
 from ..objects import form_of, pointer_of, tensor_over
 from ..operators import ScriptCall, facts_of, made_by_script, replaced_in, tensors_of
-from ..program import ArrayMemory, Operand, Operation, StorageTable, address_range, content_of
+from ..program import ArrayMemory, Operand, Operation, Origin, StorageTable, address_range, content_of
 from ..program import operations as ops
 from ..pytorch import unseen_functions
 from ..recording import OperationCall
@@ -57,6 +57,13 @@ def _looking_at(under: torch.Tensor, tensor: torch.Tensor) -> torch.Tensor:
         return torch.empty(0, dtype=tensor.dtype).set_(storage, offset, tensor.shape, tensor.stride())
 
 
+def _in_own_memory(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that replays may write: one over the memory of an array is copied, as that is the caller's."""
+    if tensor.untyped_storage().resizable():
+        return tensor
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype).copy_(tensor)
+
+
 class HostTensors:
     """The tensors that a call makes from host data.
 
@@ -87,6 +94,7 @@ class HostTensors:
         self._writes = writes
         self._has_made = has_made
         self._lent: list[Lent] = []
+        self._over_given: dict[Origin, Any] = {}
         self.read: dict[Any, Lent] = {}
 
     def aside(self, call: Any) -> Any:
@@ -185,7 +193,13 @@ class HostTensors:
     def changed_arrays(self) -> list[Reason]:
         """Reasons for arrays that have changed since tensors were made of them, or they were read."""
         changed = [each.changed for each in self._lent if content_of(each.tensor) != content_of(each.kept)]
-        for held in (self._lent, self._made_of, self._under_arrays, self.read):  # or they outlive the call
+        for held in (
+            self._lent,
+            self._made_of,
+            self._under_arrays,
+            self._over_given,
+            self.read,
+        ):  # or they outlive the call
             held.clear()
         return changed
 
@@ -283,7 +297,16 @@ class HostTensors:
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
                 self._lent.append(Lent.made(tensor, self.aside(tensor.clone)))
-        return self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
+        made = self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
+        if built.device is None:
+            self._writes.know_array(made)
+            if numbers.is_given(array):
+                self._over_given[self._cursor.storages.token(made).origin] = array
+        return made
+
+    def given_among(self, kept: Iterable[Origin]) -> list[Any]:
+        """The arrays that the call was given over which some memory lies that somebody keeps."""
+        return [self._over_given[origin] for origin in kept if origin in self._over_given]
 
     def _of_followed(self, tensor: torch.Tensor) -> torch.Tensor | None:
         """A tensor over the memory of an array that is followed, made again at each replay."""
@@ -303,8 +326,13 @@ class HostTensors:
         return cursor.quietly(lambda: cursor.recorder.capture(cursor, clone, (constant,), {}))
 
     def _rebuilt(self, operation: Operation, build: Any) -> torch.Tensor:
-        cursor, written, now = self._cursor, self._writes.on_host(), lambda: self.aside(build)
+        cursor, written = self._cursor, self._writes.on_host()
         tape = cursor.recorder
+
+        def now() -> torch.Tensor:
+            with unseen_functions():
+                return self.aside(lambda: _in_own_memory(build()))
+
         return cursor.quietly(lambda: tape.rebuild(cursor, operation, now, build, is_written=written))
 
     def lifted(self, tensor: torch.Tensor) -> torch.Tensor:

@@ -48,6 +48,8 @@ from ..numbers import Path, TrackedNumbers, can_be_copied
 from ..operators import seeing_launches, seeing_scripts
 from ..program import (
     INPUT_VIEW,
+    NEW,
+    OWN,
     Counted,
     Generators,
     GradientWatch,
@@ -606,6 +608,8 @@ class TracedCall:
             if any([leaf.tracked for leaf in template.leaves]):
                 use.numbers.extend(tracer.saved_numbers())
                 self._plan.numbers.pin(*held_by_contexts(value, template, self._leaves))
+            kept = [(NEW, leaf.index) for leaf in template.leaves if leaf.kind == OWN]
+            self._plan.numbers.pin(*tracer.host.given_among(kept))
             self._plan.numbers.end()
             template = template.computed(self._plan.numbers)
         if host.lent:

@@ -20,7 +20,7 @@ import numpy
 import torch
 
 from ...base import Site, identity, is_instance
-from ..numbers import SCALARS, is_array
+from ..numbers import SCALARS, array_token, is_array
 from ..objects import Content, Position, TensorMark, mark, pointer_of
 from ..pytorch import plain_functions, was_destroyed
 from ..state import (
@@ -392,6 +392,8 @@ def _numbers_at(place: SlotPlace) -> tuple[Any, Any]:
         return place.was.value, place.now.value
     if is_array(place.now) and type(place.was) is Content:
         return hash(place.was), hash(form_of(place.was, place.now))
+    if is_array(place.now) and is_array(place.was):
+        return hash(array_token(place.was)), hash(array_token(place.now))
     return place.was, place.now
 
 

@@ -131,9 +131,11 @@ class Settling:
         self._observed = replace(self._observed, value=None, returned=None)  # whoever holds them keeps them
         if not found and difference is None:
             storages, results = self._observed.storages, self._results
+            cached = steadiness.lost_in_caches(storages, self._noted, self._observed)
             found += steadiness.escape_reasons(
-                storages, self._observed, self._effects, results, kept, self._call
+                storages, self._observed, self._effects, results, kept, self._call, cached
             )
+            found += steadiness.cache_reasons(storages, self._noted, self._observed, self._site)
         self._results = []
         if self._observed.failed is not None:
             return self._capture_failed(value, self._observed.failed)
@@ -359,7 +361,8 @@ class Settling:
             lines = {effect.address: effect.site for effect in self._noted.effects}
             reads = self._read.joined(self._guard.reads if self._guard is not None else None)
             written = steadiness.written_arrays(self._observed)
-            again = look_again(reads, self._key.executed, lines, written, self._slots)
+            returned = self._observed.rebound
+            again = look_again(reads, self._key.executed, lines, written, self._slots, returned)
             self._moved, self._after = again.changed, again.snapshot
         return self._after
 
@@ -404,9 +407,10 @@ class Settling:
         Code that C calls is followed from the second call on. What is put into slots or made of arguments,
         what is written to streams and how generators are set differ from call to call, so such calls are
         noted each time. So are those in which the host reads values of tensors, which may lead elsewhere,
-        those with collectives, whose methods notes tell, those that give memory to storages, those that
-        return what lies outside, where notes have found it, those that make tensors of a class, and all calls
-        once anything is under ``torch.compile``: notes choose what runs.
+        those with collectives, whose methods notes tell, those that ask caches by tensors of their own,
+        those that give memory to storages, those that return what lies outside, where notes have found it,
+        those that make tensors of a class, and all calls once anything is under ``torch.compile``: notes
+        choose what runs.
         """
         noted, template = self._noted, self._observed.template
         if self._plan.numbers is not None or any([node.acts for node in self._observed.nodes]):
@@ -414,7 +418,14 @@ class Settling:
         unclear = (
             noted.late or noted.missing or noted.unseen or noted.scripts or noted.output or noted.steered
         )
-        unclear = unclear or noted.gathers or self._marked or self._observed.settings or is_compiling()
+        unclear = (
+            unclear
+            or noted.gathers
+            or noted.cached
+            or self._marked
+            or self._observed.settings
+            or is_compiling()
+        )
         unclear = unclear or len(self._observed.nodes) > 1 or template.targets or template.needs_given
         unclear = unclear or any([leaf.kind in (EXTERNAL_SAME, EXTERNAL_VIEW) for leaf in template.leaves])
         # Identities say nothing in a later call: what lay there may be gone, and a result in its place.

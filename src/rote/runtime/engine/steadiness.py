@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import sys
 from collections.abc import Iterable
 from itertools import pairwise
 from types import CodeType
@@ -10,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ...base import Site, identity
+from ...base import Site, identity, is_instance
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
@@ -30,7 +31,7 @@ from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import adds_up, kept_storages, line_that_calls, line_that_changes, line_that_reads
 from ..capture import Observation, parameters_of
 from ..numbers import HostRandom, TrackedNumbers
-from ..objects import Position, is_found
+from ..objects import Position, cached_in, is_found
 from ..program import (
     NEW,
     OWN,
@@ -44,7 +45,7 @@ from ..program import (
     span_of,
     within,
 )
-from ..pytorch import constants_of, is_kept_out
+from ..pytorch import constants_of, is_kept_out, storage_owners
 from ..reads.trace import Effect, Noted, Setting, UnseenCode
 from ..state import Address, Difference, ExecutedCode, Reads, Snapshot
 
@@ -468,6 +469,7 @@ def escape_reasons(
     tracked: list[torch.Tensor],
     idle: set[int],
     call: Call,
+    cached: set[int],
 ) -> list[Reason]:
     """Tensors made in the call that somebody keeps although they are no result.
 
@@ -476,8 +478,9 @@ def escape_reasons(
         tracked: Results whose graph keeps tensors for its backward.
         idle: Handles of the storages that graphs keep which lead nowhere.
         call: The arguments, where that graph ends.
+        cached: Numbers of the storages that lie in caches where nobody finds them.
     """
-    allowed = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
+    allowed = cached | {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
     for effect in gradients:
         origin = storages.origin(effect.static) if effect.static is not None else None
         if origin is not None and origin[0] == NEW:
@@ -496,6 +499,64 @@ def escape_reasons(
         text = f"a result of {operation} is still alive after the call"
         found.append(reason(rules.TENSOR_ESCAPES, text, site))
     return found
+
+
+def lost_in_caches(storages: StorageTable, noted: Noted, outcome: Observation) -> set[int]:
+    """Numbers of the storages in caches that a call asks by tensors of its own, if nobody else has them."""
+    if not noted.cached:
+        return set()
+    functions = {identity(function): function for function, _ in noted.cached}
+    parts = [part for function in functions.values() for part in _members_of(cached_in(function))]
+    lying: dict[int, dict[int, int]] = {}  # how often each tensor lies there, by its place, for each storage
+    for place, each in enumerate(parts):
+        origin = storages.origin(each) if is_instance(each, torch.Tensor) else None
+        if origin is not None and origin[0] == NEW:
+            places = lying.setdefault(origin[1], {})
+            same = next((one for one in places if parts[one] is each), place)
+            places[same] = places.get(same, 0) + 1
+    each = None
+    shown = {leaf.index for leaf in outcome.template.leaves if leaf.kind == OWN}
+    return {number for number, places in lying.items() if number in shown or _nobody_else_has(parts, places)}
+
+
+def _members_of(values: list[Any]) -> list[Any]:
+    """Values with the members of tuples and lists in their place, as often as these hold them."""
+    found: list[Any] = []
+    left, met = {identity(each): each for each in values}, set[int]()
+    while left:
+        which, value = left.popitem()
+        if not isinstance(value, (tuple, list)):
+            found.append(value)
+        elif which not in met:
+            met.add(which)
+            found += [each for each in value if not isinstance(each, (tuple, list))]
+            left |= {identity(each): each for each in value if isinstance(each, (tuple, list))}
+    return found
+
+
+def _nobody_else_has(parts: list[Any], places: dict[int, int]) -> bool:
+    """Whether tensors over one storage are held by a cache alone, and by a list that has each as often."""
+    counts = {sys.getrefcount(parts[place]) - 2 * times for place, times in places.items()}
+    tensors = [parts[place] for place in places]
+    for base in [each._base for each in tensors]:  # a view keeps what it is of
+        if base is not None and all([base is not each for each in tensors]):
+            tensors.append(base)
+    beside = [torch.empty(0)]
+    alone = sys.getrefcount(beside[0]) - 1
+    owners = storage_owners(tensors[0].untyped_storage()) - len(tensors)
+    return counts == {alone} and owners == storage_owners(beside[0].untyped_storage()) - 1
+
+
+def cache_reasons(storages: StorageTable, noted: Noted, outcome: Observation, site: Site) -> list[Reason]:
+    """Why what a cache answers may be another thing: others may ask it by the same tensors, too."""
+    shown = {(NEW, leaf.index) for leaf in outcome.template.leaves if leaf.kind == OWN}
+    for function, asked in noted.cached:
+        for tensor in [each for ask in asked if (each := ask()) is not None]:
+            origin = storages.origin(tensor)
+            if origin is None or origin[0] != NEW or origin in shown:
+                text = f"the cache of {function.__name__} is asked by a tensor that others have, too"
+                return [reason(rules.STATE_CHANGES, text, site)]
+    return []
 
 
 def _unaccounted(

@@ -13,6 +13,8 @@ from __future__ import annotations
 import gc
 from collections import deque
 from collections.abc import Iterable
+from datetime import date, timedelta
+from decimal import Decimal
 from functools import lru_cache
 from types import CellType, CodeType, FunctionType, ModuleType, WrapperDescriptorType
 from typing import Any
@@ -22,6 +24,8 @@ import numpy
 import torch
 
 _SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
+_COPIES = frozenset({Decimal, date, timedelta})
+"""Classes of C's whose objects hold copies of numbers; of those with a time zone C may call code."""
 _WITHOUT_PARTS = frozenset({object, type(NotImplemented)})
 _MADE_IN_PYTHON, _COLLECTED = 1 << 9, 1 << 14
 """Flags of classes: a class statement made it; the collector knows what its objects lead to."""
@@ -36,7 +40,7 @@ def is_data(value: Any) -> bool:
         return not value.dtype.hasobject
     if isinstance(value, type):
         return not value.__flags__ & _MADE_IN_PYTHON
-    return isinstance(value, _SETTINGS)
+    return type(value) in _COPIES or isinstance(value, _SETTINGS)
 
 
 def is_told_by_content(kind: type) -> bool:

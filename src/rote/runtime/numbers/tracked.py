@@ -406,6 +406,10 @@ class TrackedNumbers:
                 self._under[identity(base_of(array))] = base_of(array)
             self._know_given(place, array, copied(array), array)
 
+    def is_given(self, array: Any) -> bool:
+        """Whether an array lies in memory that the call has not made: others may write there, and read it."""
+        return identity(base_of(array)) in self._under
+
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
         found = self._known.get(identity(value)) if type(value) in FOLLOWED else None

@@ -73,7 +73,7 @@ STRAY, MOST_STRAYS = 2, 8
 MOST_CHECKS = 3
 """Calls to be checked that go another way, until the numbers of a recording are conditions again."""
 MOST_FOLLOWED = 3
-"""Calls that are followed after such a call, until one goes that way. Ways may take turns."""
+"""Calls that are followed after the first such call, one fewer after each other: ways may take turns."""
 _WORTH_TIERS = 16
 """Operations of a recording from which on its tiers may turn a contest that it has lost."""
 
@@ -245,7 +245,7 @@ class Recording:
     def begin_check(self) -> None:
         """A call is not followed."""
         self._vain_checks += 1
-        self._to_follow = MOST_FOLLOWED
+        self._to_follow = max(MOST_FOLLOWED + 1 - self._vain_checks, 1)
 
     @property
     def checks_in_vain(self) -> bool:

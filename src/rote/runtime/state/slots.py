@@ -108,14 +108,17 @@ def look_again(
     lines: Mapping[Address, Site],
     written: Collection[int] = (),
     bound: Collection[Address] = (),
+    returned: Collection[torch.Tensor] = (),
 ) -> Again:
     """Read all slots again that were read before, and compare.
 
     ``lines`` has the user's lines that wrote slots; an address without kind and key means any slot of a
     container. ``written`` are addresses of numpy arrays that may have changed; their changes are left out.
-    So are those of slots that a replay has ``bound``, and begins with as they were.
+    So are those of slots that a replay has ``bound``, and begins with as they were. Tensors that have
+    ``returned`` lay elsewhere for a while: where the call found one then tells nothing.
     """
     snapshot = Snapshot(reads)
+    lay_elsewhere = {id(tensor) for tensor in returned}
     changed: list[tuple[Entry, Difference]] = []
     met: set[int] = set()
     for address, noted in reads.slots.items():
@@ -129,7 +132,7 @@ def look_again(
         if noted.kind == CACHED:
             _note_cached(snapshot, entry)
         was, now = noted.value, entry.value
-        if was is now or same(was, now) or _is_at(entry, written):
+        if was is now or same(was, now) or _is_at(entry, written) or _is_one_of(lay_elsewhere, was, now):
             continue
         where = [address, ("", address[1], None), ("", id(now.value) if type(now) is Position else 0, None)]
         site = next((lines[each] for each in where if each in lines), None)
@@ -190,6 +193,12 @@ def _note_cached(snapshot: Snapshot, entry: Entry) -> None:
             snapshot.note_tensor(
                 entry._replace(kind=RESULT, key=(entry.key, place), value=mark(value)), value
             )
+
+
+def _is_one_of(identities: Collection[int], was: Any, now: Any) -> bool:
+    """Whether a slot holds one of some tensors, as it did."""
+    marks = isinstance(was, TensorMark) and isinstance(now, TensorMark)
+    return marks and was.identity == now.identity and was.identity in identities
 
 
 def _is_at(entry: Entry, addresses: Collection[int]) -> bool:

@@ -24,7 +24,7 @@ class Writes:
         sites: The lines that write either.
         counted: Storages whose version a write changes.
         constants: Tensors made from plain data and not written since.
-        over_arrays: Constants that lie in arrays which the call has made.
+        over_arrays: What lies in arrays that the call has made, or of which it knows the numbers.
     """
 
     def __init__(self, cursor: Cursor, sites: Sites) -> None:
@@ -60,7 +60,7 @@ class Writes:
             elif origin[0] == EXTERNAL:
                 self._cursor.node.pure = False
                 self.externals.add(origin[1])
-            elif origin in self.constants:
+            elif origin in self.constants or origin in self.over_arrays:
                 self._spoil(tensor, origin)
 
     def _spoil(self, tensor: torch.Tensor, origin: Origin) -> None:

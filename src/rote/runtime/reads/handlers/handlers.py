@@ -369,8 +369,9 @@ def _variable(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[s
 
 def _cached(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     attribute(trace, "__wrapped__", function)
-    if trace.outside.has(function):
-        of_library = _is_of_library(function.__wrapped__)
+    of_library = trace.outside.has(function) and _is_of_library(function.__wrapped__)
+    made = not of_library and trace.asks_cache(function, (*args, *kwargs.values()))
+    if trace.outside.has(function) and not made:
         asked = asked_key(function, args, kwargs) if of_library or not is_full(function) else None
         info = function.cache_info()
         told = ("cached", identity(function), info.misses, info.currsize)

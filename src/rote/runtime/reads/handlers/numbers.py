@@ -265,7 +265,7 @@ _COMPARES = frozenset({
 _CONSUMES = frozenset({any, all, sum, set, frozenset, set.update})
 """Functions that look at what they iterate."""
 _LOOK_ALONE = (int, float, bool, str, bytes, tuple, list, set, frozenset, len, ord, abs, repr)
-"""Functions that look at what they are given, as methods of texts do; code that they run is followed."""
+"""Classes and functions that look at what they are given, as C does; code that they run is followed."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
 _SLOTS_OF_C = frozenset({
@@ -312,6 +312,8 @@ class TrackingNotes:
                 _identified(numbers, operator.is_, given)
             elif handler is _called and type(given[1]) is BuiltinFunctionType:
                 _identified(numbers, given[1], given[2:])
+            original(*given)
+        elif numbers.asks_for_one and _is_asked_by_us(trace.running.frame()):
             original(*given)
         elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
             if numbers.drawing is not None:
@@ -449,6 +451,13 @@ def _unprofiled(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     finally:
         set_profile(profiler)
+
+
+def _is_asked_by_us(frame: FrameType | None) -> bool:
+    """Whether code compares or hashes for our own code, below a function that is about to give a number."""
+    if frame is None or frame.f_back is None or frame.f_code.co_name not in ("__hash__", "__eq__"):
+        return False
+    return is_own(frame.f_back.f_code.co_filename)
 
 
 def _is_below(frame: FrameType | None) -> bool:
@@ -1231,16 +1240,36 @@ def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources
     if type(function) is BuiltinFunctionType and (moved := _MOVES.get(_descriptor(function))) is not None:
         numbers.pin_inside(*[each for place, each in enumerate(sources, 1) if place not in moved])
         return True
-    of_text = type(function) is MethodDescriptorType and function.__objclass__ is str
-    if of_text or any([function is each for each in _LOOK_ALONE]):
-        return numbers.pin_inside(
-            *[each for each in sources if type(each) is not GeneratorType], objects=True
-        )
+    if _looks_alone(function):
+        return _shown_to_c(numbers, _owner(function), *sources)
     function = function.__func__ if type(function) is MethodType else function
     if type(function) is not FunctionType:
         return False
     _into_python(trace, numbers, function, ())
     return True
+
+
+def _shown_to_c(numbers: TrackedNumbers, *given: Any) -> bool:
+    """Whether it is known which numbers are in what C looks at; of a generator it sees what that yields."""
+    return numbers.pin_inside(*[each for each in given if type(each) is not GeneratorType], objects=True)
+
+
+def _looks_alone(function: Any) -> bool:
+    """Whether C looks at what it is given, at most, each time that other code of C calls it."""
+    if any([function is each for each in _LOOK_ALONE]):
+        return True
+    if type(function) not in _C_FUNCTIONS or function.__name__ in _GIVE_ONE:
+        return False
+    known = _descriptor(function) if _owner(function) is not None else None
+    does_more = (*_STOPS, *_ASKING, *WRITES, *_MADE_AS, type.__call__, numpy.ufunc.at)
+    calls_back = _is_of_torch(function) and function.__name__ in _CALLS_BACK
+    return not calls_back and all([each is not function and each is not known for each in does_more])
+
+
+def _owner(function: Any) -> Any:
+    """The object to which a function in C is bound; None for one of a module."""
+    owner = getattr(function, "__self__", None)
+    return None if isinstance(owner, ModuleType) else owner
 
 
 def _filled(trace: Trace, numbers: TrackedNumbers, args: Iterable[Any]) -> None:
@@ -1267,6 +1296,10 @@ def _consumed(numbers: TrackedNumbers, args: Iterable[Any]) -> None:
             numbers.pin_inside([*asked(each)])
         elif is_data(each) or each is None or kind is GeneratorType or _yields(asked):
             numbers.pin(each)  # an array, which holds its numbers itself
+        elif kind is map and _looks_alone(map.__reduce__(each)[1][0]):
+            function, *sources = map.__reduce__(each)[1]
+            if not _shown_to_c(numbers, _owner(function), *sources):
+                numbers.stop("what a map gives is looked through")
         elif kind not in _HANDS_ON or not numbers.pin_inside(each, objects=True):
             numbers.stop(f"a {kind.__name__} is looked through")
 

@@ -8,6 +8,8 @@ from types import CodeType
 from typing import Any, NamedTuple
 from weakref import ref
 
+import torch
+
 from ....base import Site
 from ...pytorch import Contact
 from ...state import Address, Reads
@@ -79,3 +81,5 @@ class Noted:
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles
     gathers: bool = False  # it gives memory to storages from outside, or runs forwards of FSDP's
     writes: bool = False  # it writes slots outside, perhaps only for a while
+    # functions with a cache that it asks by tensors of its own, and these: nobody else can ask by them
+    cached: tuple[tuple[Any, tuple[ref[torch.Tensor], ...]], ...] = ()

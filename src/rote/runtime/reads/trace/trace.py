@@ -13,7 +13,7 @@ from typing import Any, cast
 import numpy
 import torch
 
-from ....base import InternalError, identity, is_own
+from ....base import InternalError, identity, is_instance, is_own
 from ...arguments import Call, GivenParts
 from ...arguments import address_of as generator_address
 from ...numbers import GLOBAL_GENERATORS, TrackedNumbers
@@ -101,6 +101,7 @@ class Trace:
         self._run = run
         self._scripts: dict[int, Any] = {}
         self._output: dict[Output, None] = {}
+        self._cached = list[tuple[Any, tuple[weakref.ref[torch.Tensor], ...]]]()
         self._contact: Contact | None = None
         self.collective: GroupCall | None = None  # that is about to be made
         self.reducers = Reducers(self._refuses_reducer, self._asks_reducer)
@@ -274,6 +275,18 @@ class Trace:
         self._makes = True
         self._run.makes(kind, self.running.frame())
 
+    def asks_cache(self, function: Any, args: Iterable[Any]) -> bool:
+        """A function with a cache is called; whether tensors of the call's own are among the arguments.
+
+        Each of them is another one, so the cache does not have the answer, and nobody finds what it keeps.
+        """
+        made = [
+            each for each in args if is_instance(each, torch.Tensor) and not self.outside.has_tensor(each)
+        ]
+        if made:
+            self._cached.append((function, tuple(map(weakref.ref, made))))
+        return bool(made)
+
     def runs_script(self, script: Any) -> None:
         """Code of TorchScript is about to run: it reads attributes that lie in C++, of any of its modules."""
         self._run.runs_script()
@@ -395,6 +408,7 @@ class Trace:
             outside.tells_tensors, frozenset(self.reducers.buckets),
             outside.emptied.any() or outside.forwards.any(),
             bool(slots.written or slots.changed or slots.growing or slots.reordered),
+            tuple(self._cached),
         )  # fmt: skip
         for each in (outside, slots, self.classes, self.writes):
             each.let_go()
