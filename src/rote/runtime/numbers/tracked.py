@@ -215,6 +215,7 @@ class TrackedNumbers:
         self.draws, self.clock, self.arrays = draws, clock, arrays
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
         self._passing: set[int] = set()  # of these, those of numbers that were read
+        self._shown: dict[int, Any] = {}  # memory that may be looked at in a way that is not told
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False
@@ -432,20 +433,17 @@ class TrackedNumbers:
         arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
         return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
 
-    def meet(self, operands: Iterable[Any]) -> None:
-        """An instruction has operands: views of an array, made before that was followed, tell of it."""
-        for each in operands if self.has_arrays else ():
-            seen = each.obj if type(each) is memoryview else each
-            if type(seen) is numpy.ndarray and (seen is not each or self.expression(seen) is None):
-                found = self.arrays_over(pointer_of(seen))
-                if any([identity(base_of(one)) not in self._under for one in found]):
-                    self.stop("part of an array is looked at that is followed, in a way that is not")
+    def show(self, value: Any) -> None:
+        """Something may go on looking at the memory of an array, and is not told: a view, or an iterator."""
+        if type(value) is numpy.ndarray:
+            base = base_of(value)
+            self._shown[identity(base)] = base
 
     def write(self, function: str, array: Any, *operands: Any) -> bool:
         """The call is about to write to an array of its own: whether it is followed what that holds then."""
         own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
         known = self.expression(array)
-        if self.stopped is not None or not own or identity(array) in self._under:
+        if self.stopped is not None or not own or identity(array) in self._under.keys() | self._shown.keys():
             return False
         if any([each is not array for each in self.arrays_over(pointer_of(array))]):
             return False  # a view of it is followed
@@ -553,6 +551,9 @@ class TrackedNumbers:
     def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
         """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
         self.missed = self.missed or not self._one_way
+        if type(filled) is numpy.ndarray and identity(base_of(filled)) in self._shown:
+            self.stop("an array is written of which something else was made")
+            return
         given = [] if draw.fills else [self._part(each) for each in (*draw.args, *draw.named.values())]
         if any([each.given for each in given]):
             draw = replace(draw, computed=tuple(given))
@@ -608,6 +609,8 @@ class TrackedNumbers:
         """A function of numbers or arrays is called whose code is its own."""
         if any([self._part(each).given for each in operands]):
             self.drawing = (function, operands), frame
+        else:
+            self._inside(operands)
 
     def gives(self, source: Any, value: Any) -> bool:
         """A generator gives a value; whether nobody looks at it but what is computed of all that it gives."""
@@ -831,6 +834,7 @@ class TrackedNumbers:
     def pin(self, *values: Any) -> None:
         """Somebody looks at numbers: their values are conditions."""
         for value in values:
+            self.show(value)
             expression = self.expression(value)
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
@@ -871,6 +875,7 @@ class TrackedNumbers:
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
+                self.show(value)
                 continue
             if kind not in _CONTAINERS and not (objects or is_told_by_content(kind)):
                 unknown.append(value)
@@ -937,6 +942,7 @@ class TrackedNumbers:
         for each in self._passing:
             self._under.pop(each, None)
         self._passing.clear()
+        self._shown.clear()
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""

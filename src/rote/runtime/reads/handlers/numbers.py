@@ -94,7 +94,7 @@ from ...numbers import (
     is_data,
     takes_names,
 )
-from ...objects import ARRAY_FACTS, is_of_pybind, is_standard, pointer_of
+from ...objects import ARRAY_FACTS, is_of_pybind, is_standard, is_view, pointer_of
 from ...pytorch import calls_python
 from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
@@ -327,7 +327,6 @@ class TrackingNotes:
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
-                numbers.meet(given)
                 handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
@@ -478,6 +477,8 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         numbers.look_up_next(tuple(owner))  # C asks the tensor for its number
     else:
         numbers.pin_inside(key)
+        if type(owner) is numpy.ndarray and is_view(owner, key):
+            numbers.show(owner)
 
 
 def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
@@ -762,7 +763,7 @@ def _call(
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
     elif numbers.has_arrays and [*map(type, args)] == [numpy.ndarray] and _is_of_memory(function):
-        return  # the tensor is met with its memory
+        numbers.show(args[0])  # the tensor is met with its memory
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
     elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
