@@ -280,6 +280,8 @@ class HostTensors:
         built = BuiltArray.of(numbers, array, tensor) if numbers is not None else None
         if numbers is None or built is None:
             return None
+        if built.device is None:
+            numbers.show(array)
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
                 self._lent.append(Lent.made(tensor, self.aside(tensor.clone)))

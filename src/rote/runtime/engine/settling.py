@@ -188,6 +188,8 @@ class Settling:
         if self._key.limits.ordered:
             found += steadiness.order_reasons(observed, self._call, site)
         found += steadiness.sharing_reasons_of_arrays(observed, self._call, site)
+        if self._plan.numbers is not None:
+            found += steadiness.filled_reasons(self._plan.numbers.filled.values(), observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -580,6 +582,9 @@ class Settling:
         accesses.note_rebound(observed.rebound)
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
+        more = len(accesses.filled)
+        if self._plan.numbers is not None:
+            accesses.filled.update(self._plan.numbers.filled)
         accesses.written.update(observed.writes.inputs)
         accesses.borrowed.update(self._call.key.borrowed)
         for (origin, number), site in observed.writes.sites.items():
@@ -589,7 +594,8 @@ class Settling:
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
         looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
-        return concerned, accesses.asked.note_looks(looked, set(externals), flags=flags)
+        looks = accesses.asked.note_looks(looked, set(externals), flags=flags)
+        return concerned, looks or len(accesses.filled) > more
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
         """The tensors of the state by storage handle, without those that the call itself has put there."""

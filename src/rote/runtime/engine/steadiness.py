@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from itertools import pairwise
 from types import CodeType
 from typing import Any
 
+import numpy
 import torch
 
 from ...base import Site, identity
@@ -23,6 +24,7 @@ from ..arguments import (
     explain_ambient,
     is_borrowed,
     is_default_at,
+    leaves_of,
     parts_of,
     read_ambient,
 )
@@ -40,6 +42,7 @@ from ..program import (
     StorageTable,
     group_members,
     lying_in,
+    memory_of_arrays,
     memory_of_host,
     span_of,
     within,
@@ -423,6 +426,20 @@ def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> l
         return []
     text = f"{call.names()[place]} lies in the memory of a tensor made outside the call"
     return [reason(rules.ALIASED_MUTATION, text, where, "Pass a copy, or use the tensor inside.")]
+
+
+def filled_reasons(arrays: Collection[Any], outcome: Observation, call: Call, site: Site) -> list[Reason]:
+    """Why a replay cannot write arrays outside when it ends: tensors or other arrays lie over them."""
+    ranges = memory_of_arrays(arrays)
+    if not ranges:
+        return []
+    handed = [each for each in leaves_of(outcome.value) if isinstance(each, numpy.ndarray)]
+    over = [each for each in handed if any([numpy.may_share_memory(each, one) for one in arrays])]
+    tensors = [*call.leaves, *outcome.storages.externals, *leaves_of(outcome.value)]
+    if not over and lying_in(tensors, ranges) is None:
+        return []
+    text = "an array is written that a tensor or another array lies over"
+    return [reason(rules.ALIASED_MUTATION, text, site, "Make a copy of it, or write to the tensor.")]
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

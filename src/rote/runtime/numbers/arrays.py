@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy
 
-LARGEST_ARRAY = 1 << 24
-"""Bytes of an array that is followed."""
+LARGEST_ARRAY, LARGEST_FILLED = 1 << 24, 1 << 16
+"""Bytes of an array that is followed, and of one outside that the call writes: each write makes a copy."""
 OF_ARRAYS = frozenset({
     "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
     "asarray", "ascontiguousarray", "average", "broadcast_to", "clip", "concatenate", "copy", "count_nonzero",
@@ -92,6 +92,12 @@ def copied(array: Any) -> Any:
     found = numpy.lib.stride_tricks.as_strided(memory, array.shape, strides)
     found[...] = array
     return found
+
+
+def can_be_filled(array: Any) -> bool:
+    """Whether it is followed what a call writes to an array outside: it has little memory, of its own."""
+    fits = is_array(array) and array.nbytes <= LARGEST_FILLED
+    return fits and array.base is None and array.flags.c_contiguous and array.flags.writeable
 
 
 def array_token(array: Any) -> Any:

@@ -21,8 +21,11 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
+from ..state import ATTRIBUTE, CELL
+from ..state import ITEM as STATE_ITEM
+from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, can_be_filled, copied, is_array, kind_of
 from .computation import (
+    ARRAY,
     DRAWN,
     LENT,
     NO_LINES,
@@ -70,6 +73,8 @@ _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
+SLOTS = frozenset({STATE_ITEM, ATTRIBUTE, CELL})
+"""Kinds of places that are slots outside."""
 _FOLLOWED = SCALARS | {numpy.ndarray}
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
@@ -216,6 +221,11 @@ class TrackedNumbers:
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
         self._passing: set[int] = set()  # of these, those of numbers that were read
         self._shown: dict[int, Any] = {}  # memory that may be looked at in a way that is not told
+        # arrays that were found in slots, with their number, and of these those that are written
+        self._kept: dict[int, tuple[Any, int]] = {}
+        self.filled: dict[int, Any] = {}
+        self._stale: dict[int, Any] = {}  # views of arrays that were written since
+        self._others: list[Any] = []  # other arrays from outside
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False
@@ -321,15 +331,34 @@ class TrackedNumbers:
 
     def take_array(self, place: NumberSource, array: Any) -> None:
         """The call is given an array from a place."""
-        if self.stopped is None:
+        if self.stopped is None and identity(array) not in self._kept:
             self.has_arrays = True
             if place.kind != DRAWN:
                 self._under[identity(base_of(array))] = base_of(array)
+            if place.kind == ARRAY:
+                self._others.append(array)
+            elif place.kind in SLOTS:
+                self._stand_apart(array)
             self._know_given(place, array, copied(array), array)
+            if place.kind in SLOTS:
+                self._kept[identity(array)] = array, self._numbers[place.address]
+
+    def _stand_apart(self, array: Any) -> None:
+        """An array from outside is met: it does not lie in the memory of one that was written."""
+        if any([numpy.may_share_memory(array, each) for each in self.filled.values()]):
+            self.stop("what is written to an array is read through another one")
+
+    def meet(self, array: Any) -> None:
+        """The call finds an array outside that is not followed."""
+        if self.follows and self.stopped is None and identity(array) not in self._kept:
+            self._stand_apart(array)
+            self._others.append(array)
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
         found = self._known.get(identity(value)) if type(value) in _FOLLOWED else None
+        if found is None and self._stale and identity(value) in self._stale:
+            self.stop("a view of an array is looked at that was written meanwhile")
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
@@ -441,12 +470,13 @@ class TrackedNumbers:
 
     def write(self, function: str, array: Any, *operands: Any) -> bool:
         """The call is about to write to an array of its own: whether it is followed what that holds then."""
+        known, which = self.expression(array), identity(array)
+        kept = which in self._kept
         own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
-        known = self.expression(array)
-        if self.stopped is not None or not own or identity(array) in self._under.keys() | self._shown.keys():
+        if self.stopped is not None or not own or which in self._shown or (not kept and which in self._under):
             return False
-        if any([each is not array for each in self.arrays_over(pointer_of(array))]):
-            return False  # a view of it is followed
+        if kept and not (can_be_filled(array) and self._is_apart(array)):
+            return False
         found = [known or Fixed.of(array), *map(self._part, operands)]
         if not any([each.given for each in found]):
             return False
@@ -458,9 +488,34 @@ class TrackedNumbers:
             or (known is not None and not self._is_as_computed(array, known))
         ):
             return False
+        views = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
+        for view in [each for each in views if each is not array and base_of(each) is array]:
+            self._stale[identity(view)] = view
+            del self._known[identity(view)]
         self._steps[made], self.has_arrays = None, True
-        self._known[identity(array)] = array, made, array
+        self._known[which] = array, made, array
+        if kept:
+            self.filled[which] = array
         return True
+
+    def _is_apart(self, array: Any) -> bool:
+        """Whether an array from outside shares its memory with none that the call has found there."""
+        others = [*self._others, *[each for each, _ in self._kept.values() if each is not array]]
+        return not any([numpy.may_share_memory(array, each) for each in others])
+
+    def keeps(self, array: Any) -> bool:
+        """Whether it is followed what an array outside holds, and what is written to it."""
+        return self.stopped is None and identity(array) in self._kept
+
+    def left_in(self, array: Any) -> Any:
+        """What a written array outside holds at the end, in memory of its own; None if that is not known."""
+        if not self.follows:
+            return copied(array)
+        if self.stopped is not None or identity(array) not in self.filled:
+            return None
+        left = copied(array)
+        self._known[identity(left)] = left, self._known[identity(array)][1], left
+        return left
 
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
@@ -773,6 +828,10 @@ class TrackedNumbers:
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._taken, self._branched, self.drawing, self._lent = 0, False, None, 0
+        for which, (array, number) in self._kept.items():
+            self._known[which] = array, GivenNumber(number), array
+        for held in (self.filled, self._shown, self._stale):
+            held.clear()
         self._one_way, self.missed, self.strays = True, False, False
         self._branches = self._before_draws = 0
         self._reads.clear()
@@ -941,8 +1000,8 @@ class TrackedNumbers:
                 del self._known[key]
         for each in self._passing:
             self._under.pop(each, None)
-        self._passing.clear()
-        self._shown.clear()
+        for held in (self._passing, self._shown, self._stale):
+            held.clear()
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""
@@ -957,6 +1016,7 @@ class TrackedNumbers:
                 tuple(self._steps),
                 frozenset(self.taken),
                 self._before_draws,
+                {self._kept[which][1]: array for which, array in self.filled.items()},
             )
         )
         return self._computation

@@ -22,6 +22,7 @@ from .kinds import (
     ITEM,
     KIND,
     LENGTH,
+    LIES,
     LOOKED,
     MISSING,
     NUMBERS,

@@ -679,7 +679,7 @@ def change(trace: Trace, value: Any) -> None:
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws(value, draws=False)
     elif not trace.outside.has(value):
-        if trace.outside.given.branch(value) is not None:
+        if trace.outside.given.branch(value) is not None or trace.outside.has_taken(value):
             trace.writes.change(value)
         return
     elif is_readable(value):

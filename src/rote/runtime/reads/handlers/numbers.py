@@ -541,7 +541,7 @@ def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: 
 def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
     """Whether it is followed what an array holds that the call has made, once it is written."""
     known = trace.outside.has(array) or trace.outside.is_tensors(array)
-    return not known and numbers.write(function, array, *operands)
+    return (not known or numbers.keeps(array)) and numbers.write(function, array, *operands)
 
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
