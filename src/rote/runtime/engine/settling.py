@@ -189,7 +189,7 @@ class Settling:
             found += steadiness.order_reasons(observed, self._call, site)
         found += steadiness.sharing_reasons_of_arrays(observed, self._call, site)
         if self._plan.numbers is not None:
-            found += steadiness.filled_reasons(self._plan.numbers.filled.values(), observed, self._call, site)
+            found += steadiness.outside_reasons(self._plan.numbers, observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -264,7 +264,7 @@ class Settling:
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
-        if blocked and numbers.stopped is None:
+        if blocked and (numbers.stopped is None or numbers.waits):
             return []
         numbers.settle_times()
         fixed = numbers.by_value()

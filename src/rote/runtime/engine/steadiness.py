@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from itertools import pairwise
 from types import CodeType
 from typing import Any
@@ -32,7 +32,7 @@ from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import adds_up, kept_storages, line_that_calls, line_that_changes, line_that_reads
 from ..capture import Observation, parameters_of
 from ..numbers import HostRandom, TrackedNumbers
-from ..objects import Position, is_found
+from ..objects import Position, base_of, is_found
 from ..program import (
     NEW,
     OWN,
@@ -428,17 +428,22 @@ def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> l
     return [reason(rules.ALIASED_MUTATION, text, where, "Pass a copy, or use the tensor inside.")]
 
 
-def filled_reasons(arrays: Collection[Any], outcome: Observation, call: Call, site: Site) -> list[Reason]:
-    """Why a replay cannot write arrays outside when it ends: tensors or other arrays lie over them."""
-    ranges = memory_of_arrays(arrays)
-    if not ranges:
+def outside_reasons(numbers: TrackedNumbers, outcome: Observation, call: Call, site: Site) -> list[Reason]:
+    """What else lies over the memory of arrays outside that are followed, which replays do not find there.
+
+    Nothing that the call has made of them may outlive it; nothing else may look at those that it writes.
+    """
+    made, arrays = leaves_of(outcome.value), numbers.looked_at
+    ranges = memory_of_arrays([base_of(each) for each in arrays])
+    handed = [each for each in made if isinstance(each, numpy.ndarray)]
+    over = any([numpy.may_share_memory(each, one) for each in handed for one in arrays])
+    if over or lying_in(made, ranges) is not None:
+        text = "a tensor or an array over the memory of an array outside is part of what the call leaves"
+        return [reason(rules.ALIASED_MUTATION, text, site, "Make a copy of it.")]
+    written = memory_of_arrays(numbers.filled.values())
+    if lying_in([*call.leaves, *outcome.storages.externals], written) is None:
         return []
-    handed = [each for each in leaves_of(outcome.value) if isinstance(each, numpy.ndarray)]
-    over = [each for each in handed if any([numpy.may_share_memory(each, one) for one in arrays])]
-    tensors = [*call.leaves, *outcome.storages.externals, *leaves_of(outcome.value)]
-    if not over and lying_in(tensors, ranges) is None:
-        return []
-    text = "an array is written that a tensor or another array lies over"
+    text = "an array is written that a tensor lies over"
     return [reason(rules.ALIASED_MUTATION, text, site, "Make a copy of it, or write to the tensor.")]
 
 

@@ -23,7 +23,20 @@ from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
 from ..state import ATTRIBUTE, CELL
 from ..state import ITEM as STATE_ITEM
-from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, can_be_filled, copied, is_array, kind_of
+from .arrays import (
+    ITEM,
+    MEMBERS,
+    NAMED,
+    SAME,
+    SLICED,
+    STORED,
+    SliceForm,
+    array_token,
+    can_be_filled,
+    copied,
+    is_array,
+    kind_of,
+)
 from .computation import (
     ARRAY,
     DRAWN,
@@ -216,6 +229,7 @@ class TrackedNumbers:
         self.outcomes: dict[Expression, Fixed] = {}
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
+        self.waits = False  # the next call may follow what has stopped this one
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws, self.clock, self.arrays = draws, clock, arrays
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
@@ -226,6 +240,7 @@ class TrackedNumbers:
         self.filled: dict[int, Any] = {}
         self._stale: dict[int, Any] = {}  # views of arrays that were written since
         self._others: list[Any] = []  # other arrays from outside
+        self._picked_from: list[Any] = []  # arrays that are not followed, of which parts are
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False
@@ -423,6 +438,8 @@ class TrackedNumbers:
 
     def _again(self, function: str, operands: tuple[Any, ...]) -> Any:
         """What a replay would compute of operands; code in Python that runs for it is none of the call's."""
+        if function in NAMED:  # an array behind the first one may be what is written
+            operands = (*operands[:3], *[copied(each) if is_array(each) else each for each in operands[3:]])
         at_work, self.at_work = self.at_work, True
         try:
             with STRICT():
@@ -437,12 +454,15 @@ class TrackedNumbers:
         known = self.expression(value)
         if known is not None:
             return known
-        members = value.values() if type(value) is dict else value if type(value) in _SEQUENCES else ()
+        sliced = type(value) is SliceForm
+        listed = sliced or type(value) in _SEQUENCES
+        members = value.values() if type(value) is dict else value if listed else ()
         parts = [self._part(each) for each in members]
         if any([each.given for each in parts]):
             if type(value) is dict:
                 return self._applied(PAIRED, Fixed.of(tuple(value)), *parts)
-            return self._applied(LISTED if type(value) is list else MEMBERS, *parts)
+            made = SLICED if sliced else LISTED if type(value) is list else MEMBERS
+            return self._applied(made, *parts)
         if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
             self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
@@ -457,6 +477,14 @@ class TrackedNumbers:
                 return True
         return False
 
+    def leads(self, key: Any) -> bool:
+        """Whether a number that is followed is in an index."""
+        if type(key) is slice:
+            key = (key.start, key.stop, key.step)
+        if type(key) is tuple:
+            return any(map(self.leads, key))
+        return type(key) in KINDS and self.expression(key) is not None
+
     def arrays_over(self, pointer: int) -> list[Any]:
         """The arrays that are followed, in whose memory an address lies."""
         arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
@@ -470,17 +498,15 @@ class TrackedNumbers:
 
     def write(self, function: str, array: Any, *operands: Any) -> bool:
         """The call is about to write to an array of its own: whether it is followed what that holds then."""
-        known, which = self.expression(array), identity(array)
-        kept = which in self._kept
-        own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
-        if self.stopped is not None or not own or which in self._shown or (not kept and which in self._under):
+        known, base = self.expression(array), base_of(array)
+        if self.stopped is not None or not self._can_write(base):
             return False
-        if kept and not (can_be_filled(array) and self._is_apart(array)):
+        part = known if array is not base else None
+        if array is not base and not self._is_item(part, base):
             return False
         found = [known or Fixed.of(array), *map(self._part, operands)]
         if not any([each.given for each in found]):
             return False
-        made = self._applied(function, *found)
         again = self._again(function, (array, *operands))
         if (
             len(self._steps) >= MOST_STEPS
@@ -488,20 +514,58 @@ class TrackedNumbers:
             or (known is not None and not self._is_as_computed(array, known))
         ):
             return False
+        made = whole = self._applied(function, *found)
+        if isinstance(part, Applied):
+            whole = self._applied(STORED, *part.operands, made)
+            made = self._applied(ITEM, whole, part.operands[1])
         views = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
-        for view in [each for each in views if each is not array and base_of(each) is array]:
+        for view in [each for each in views if each is not base and base_of(each) is base]:
             self._stale[identity(view)] = view
             del self._known[identity(view)]
-        self._steps[made], self.has_arrays = None, True
-        self._known[which] = array, made, array
-        if kept:
-            self.filled[which] = array
+        self._steps[whole], self.has_arrays = None, True
+        self._known[identity(base)] = base, whole, base
+        if array is not base:
+            del self._stale[identity(array)]
+            self._known[identity(array)] = array, made, array
+        if identity(base) in self._kept:
+            self.filled[identity(base)] = base
         return True
+
+    def _can_write(self, array: Any) -> bool:
+        """Whether an array has memory of its own that nobody looks at who is not told."""
+        which = identity(array)
+        if not is_array(array) or array.base is not None or which in self._shown:
+            return False
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            return False
+        if which in self._kept:
+            return can_be_filled(array) and self._is_apart(array)
+        return which not in self._under
+
+    def _is_item(self, known: Expression | None, array: Any) -> bool:
+        """Whether something is what lies at an index of an array now."""
+        if not isinstance(known, Applied) or known.function != ITEM:
+            return False
+        return known.operands[0] == self.expression(array)
 
     def _is_apart(self, array: Any) -> bool:
         """Whether an array from outside shares its memory with none that the call has found there."""
-        others = [*self._others, *[each for each, _ in self._kept.values() if each is not array]]
+        others = [*self._others, *[each for each in self.kept if each is not array]]
         return not any([numpy.may_share_memory(array, each) for each in others])
+
+    @property
+    def kept(self) -> list[Any]:
+        """The arrays outside that are followed."""
+        return [array for array, _ in self._kept.values()]
+
+    @property
+    def looked_at(self) -> list[Any]:
+        """The arrays over whose memory others may lie that are followed."""
+        return [*self.kept, *self._picked_from]
+
+    def pick_from(self, array: Any) -> None:
+        """A part of an array that is not followed is taken at an index that is."""
+        self._picked_from.append(array)
 
     def keeps(self, array: Any) -> bool:
         """Whether it is followed what an array outside holds, and what is written to it."""
@@ -519,8 +583,11 @@ class TrackedNumbers:
 
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
-        found = value_of(expression, self.values.__getitem__, self._values)
-        return Fixed.of(found) == Fixed.of(value)
+        at_work, self.at_work = self.at_work, True
+        try:
+            return Fixed.of(value_of(expression, self.values.__getitem__, self._values)) == Fixed.of(value)
+        finally:
+            self.at_work = at_work
 
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
@@ -976,6 +1043,12 @@ class TrackedNumbers:
             self.owed_in = None  # it keeps what its variables hold
         return owed
 
+    def wait(self) -> None:
+        """An array outside is written that may be followed in the next call: this one says nothing."""
+        if self.stopped is None:
+            self.stop("an array outside is written that is not followed")
+            self.waits = self.stopped is not None
+
     def stop(self, why: str) -> None:
         """It is not known what looks at numbers, if there are any yet."""
         if self.stopped is None and self.follows and self.values:
@@ -1038,7 +1111,7 @@ def _leaves(value: Any) -> Iterator[Any]:
     """What lies in lists, tuples and dicts in each other."""
     if type(value) is dict:
         value = tuple(value.values())
-    if type(value) not in _SEQUENCES:
+    if type(value) not in _SEQUENCES and type(value) is not SliceForm:
         yield value
     else:
         for each in value:

@@ -89,12 +89,13 @@ from ...numbers import (
     WRITES_BY_NAME,
     Draw,
     TrackedNumbers,
+    can_be_filled,
     index_form,
     is_array,
     is_data,
     takes_names,
 )
-from ...objects import ARRAY_FACTS, is_of_pybind, is_standard, is_view, pointer_of
+from ...objects import ARRAY_FACTS, base_of, is_of_pybind, is_standard, is_view, pointer_of
 from ...pytorch import calls_python
 from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
@@ -186,9 +187,11 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
-_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
+_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType, FunctionType})
 """Types of numpy's functions."""
-_OF_NUMBERS = (numpy.array, numpy.asarray)
+_OF_NUMBERS = (
+    numpy.array, numpy.asarray, numpy.full, numpy.arange, numpy.linspace, numpy.logspace, numpy.geomspace,
+)  # fmt: skip
 """Functions of numpy's that make an array of numbers of Python's."""
 _FIELDS_OF_C = (MemberDescriptorType, GetSetDescriptorType)
 _NOTHING: frozenset[int] = frozenset()
@@ -466,10 +469,11 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         _owe(trace, numbers, key)
     elif type(owner) in TEXTS:
         numbers.pin_inside(owner, key)
-    elif type(owner) is numpy.ndarray and numbers.holds_array((owner, key)):
+    elif type(owner) is numpy.ndarray and (numbers.holds_array((owner, key)) or numbers.leads(key)):
         form = index_form(key) if is_array(owner) else None
         if form is not None and numbers.expression(owner) is None:
             content(trace, owner)
+            numbers.pick_from(owner)
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
@@ -540,8 +544,11 @@ def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: 
 
 def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
     """Whether it is followed what an array holds that the call has made, once it is written."""
-    known = trace.outside.has(array) or trace.outside.is_tensors(array)
-    return (not known or numbers.keeps(array)) and numbers.write(function, array, *operands)
+    base = base_of(array) if type(array) is numpy.ndarray else array
+    known = trace.outside.has(base) or trace.outside.is_tensors(array)
+    if trace.outside.has(base) and not numbers.keeps(base) and can_be_filled(base):
+        numbers.wait()
+    return (not known or numbers.keeps(base)) and numbers.write(function, array, *operands)
 
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
@@ -744,8 +751,7 @@ def _call(
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
         return
-    from_numbers = any([function is each for each in _OF_NUMBERS])
-    applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays or from_numbers else None
+    applied = _on_arrays(function, args, names)
     if applied is not None:
         numbers.computes_apart(*applied, trace.running.frame())
         return
@@ -800,21 +806,26 @@ def _gives_one(function: Any) -> bool:
 
 
 def _on_arrays(
-    numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+    function: Any, args: tuple[Any, ...], names: tuple[str, ...]
 ) -> tuple[str, tuple[Any, ...]] | None:
     """What a function of numpy's or a method of an array computes of arrays, in the form of operands."""
-    owner = getattr(function, "__self__", None)
-    if type(owner) is numpy.ndarray and type(function) is BuiltinFunctionType:
+    if type(function) is BuiltinFunctionType and type(function.__self__) is numpy.ndarray:
         if function.__name__ not in METHODS:
             return None
-        how, name, args = METHOD, function.__name__, (owner, *args)
+        how, name, args = METHOD, function.__name__, (function.__self__, *args)
     elif type(function) in _IN_NUMPY and function in NAME_OF:
         how, name = FUNCTION, NAME_OF[function]
     else:
         return None
     known = takes_names(names) and all(map(_is_of_array, args))
-    known = known and (numbers.holds_array(args) or any([function is each for each in _OF_NUMBERS]))
+    known = known and (_holds_array(args) or any([function is each for each in _OF_NUMBERS]))
     return (how, (name, names, *args)) if known else None
+
+
+def _holds_array(values: Sequence[Any]) -> bool:
+    return any([
+        _holds_array(each) if type(each) in _JOINED else type(each) is numpy.ndarray for each in values
+    ])  # fmt: skip
 
 
 def _is_of_array(value: Any) -> bool:

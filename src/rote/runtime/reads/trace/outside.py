@@ -148,6 +148,7 @@ class Outside(dict[int, Any]):
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
+        self._memory: dict[int, Any] = {}  # of arrays from outside: what owns it, which is no one's else
         # slots whose numbers are followed, by the identity of what lay there
         self._taken: dict[int, list[Read]] = {}
         self.under_tensors: dict[int, Any] = {}  # arrays of the call's of which tensors are made, by address
@@ -290,7 +291,8 @@ class Outside(dict[int, Any]):
     def _is_own(self, array: Any) -> bool:
         """Whether the call has made an array, not over the memory of something else."""
         base = base_of(array)
-        ours = not (self.has(array) or self.has(base)) and base.flags.owndata and not array.dtype.hasobject
+        known = self.has(array) or identity(base) in self._memory
+        ours = not known and base.flags.owndata and not array.dtype.hasobject
         return ours and array.nbytes <= COMPARED_BYTES and not self.is_tensors(array)
 
     def _lender(self, array: Any) -> Any:
@@ -623,7 +625,7 @@ class Outside(dict[int, Any]):
     def looks_at_another(self, value: Any) -> bool:
         """Whether it is an array over the memory of one that lies outside."""
         base = base_of(value) if type(value) is numpy.ndarray else value
-        return base is not value and (self.has(base) or self.has_taken(base))
+        return base is not value and (identity(base) in self._memory or self.has_taken(base))
 
     def slots_of(self, array: Any) -> list[Read]:
         """The slots in which the call has found an array."""
@@ -690,6 +692,8 @@ class Outside(dict[int, Any]):
             self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
 
     def _meet_array(self, array: Any) -> None:
+        base = base_of(array)
+        self._memory[identity(base)] = base
         if self._numbers is not None:
             self._numbers.meet(array)
 
@@ -784,6 +788,7 @@ class Outside(dict[int, Any]):
             self.reads,
             self._held,
             self._taken,
+            self._memory,
             self.replaced,
             self.moved,
             self.lent,
