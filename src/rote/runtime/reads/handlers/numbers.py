@@ -294,7 +294,7 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._behind, changed=_GIVEN)
+        self.around = Around(self._before, self._instead, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
@@ -361,6 +361,10 @@ class TrackingNotes:
         numbers = self._numbers()
         if numbers is not None and type(value) in _LOOKED_INTO:
             numbers.pin_inside(value)
+
+    def _instead(self, name: str) -> Callable[[Any], Any] | None:
+        """What takes a value that is about to be taken apart."""
+        return self._iterates if name in ("UNPACK_SEQUENCE", "UNPACK_EX") else None
 
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
         """What takes the value that an instruction leaves."""
