@@ -670,13 +670,13 @@ class TrackedNumbers:
         """Whether a number is known when a call begins."""
         return all([self.places[each].kind not in (READ, LENT, TIME) for each in self._part(value).given])
 
-    def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
+    def draw_next(self, draw: Draw, args: tuple[Any, ...], frame: Any, filled: Any = None) -> None:
         """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
         self.missed = self.missed or not self._one_way
         if type(filled) is numpy.ndarray and identity(base_of(filled)) in self._shown:
             self.stop("an array is written of which something else was made")
             return
-        given = [] if draw.fills else [self._part(each) for each in (*draw.args, *draw.named.values())]
+        given = [] if draw.fills or not (draw.args or draw.named) else [*map(self._part, args)]
         if any([each.given for each in given]):
             draw = replace(draw, computed=tuple(given))
         if self.draws and self._one_way:

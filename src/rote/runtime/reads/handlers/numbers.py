@@ -132,6 +132,8 @@ _WRITTEN_BY: Mapping[Any, Sequence[str]] = {
 _BUFFERS = frozenset({io.BufferedWriter, io.BufferedRandom, io.BytesIO, io.FileIO})
 _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "separators", "sort_keys"})
 """Settings of JSON that are data."""
+_DRAWN_WITH = KINDS | _JOINED | {numpy.ndarray}
+"""Types of what a draw is given that is computed again."""
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
 _GIVEN = _COMPUTED | {list, tuple, type(None)} | OVER_ITEMS
 """Types of what is changed where a call has given it."""
@@ -746,11 +748,12 @@ def _call(
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
             whole(trace, each)
-            if type(each) not in KINDS or not numbers.is_found_at_once(each):
+            known = type(each) in _DRAWN_WITH and not draw.fills
+            if not (known and numbers.is_found_at_once(each)):
                 numbers.pin_inside(each)
         filled = args[0] if draw.fills else None
         if filled is None or not trace.outside.has(filled):
-            numbers.draw_next(draw, trace.running.frame(), filled)
+            numbers.draw_next(draw, args, trace.running.frame(), filled)
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
