@@ -49,6 +49,7 @@ FOLLOWED = {
     "where": lambda own, x, turn, given: made(numpy.where(own.sums[0] > 0, 1, turn), x),
     "clip": lambda own, x, turn, given: made(numpy.clip(given[:4], 0, turn / 10), x),
     "a row": lambda own, x, turn, given: made(own.rows[turn % 20], x),
+    "a row as it lies": lambda own, x, turn, given: torch.from_numpy(own.rows[turn % 20]).to(x.device) * x,
     "a slice": lambda own, x, turn, given: made(own.rows[turn % 20 : turn % 20 + 1], x),
     "a slice of what is given": lambda own, x, turn, given: x * float(given[turn : turn + 2].sum()),
     "an item": lambda own, x, turn, given: x * float(own.rows[turn % 20, 1]),

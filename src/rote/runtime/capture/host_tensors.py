@@ -163,14 +163,18 @@ class HostTensors:
         return tensor
 
     def is_made(self, pointer: int) -> bool:
-        """Whether an array that the call has made lies at an address."""
+        """Whether an array that the call has made lies at an address.
+
+        A call that is not followed has it where an earlier one has computed the array: what it holds is
+        compared. Where nothing is noted it is as in the earlier call.
+        """
         cursor = self._cursor
+        known = cursor.node.operations
+        expected = known[cursor.index] if cursor.index < len(known) else None
+        computed = expected is not None and expected.computes
         if self._has_made is not None:
-            return self._has_made(pointer)
-        known = cursor.node.operations  # nothing is noted: it is as in the earlier call
-        if cursor.index >= len(known):
-            return False
-        return known[cursor.index].kind == ops.CONST or known[cursor.index].computes
+            return (cursor.resolves and computed) or self._has_made(pointer)
+        return computed or (expected is not None and expected.kind == ops.CONST)
 
     def lend_array(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor over the memory of an array that the call has made."""
