@@ -88,3 +88,28 @@ def test_what_is_seen_is_what_was_written(device, way, step, still):
         return found
 
     assert_alike(played(rote.graph(step)), played(step))
+
+
+@pytest.mark.parametrize("still", [3, 4, 6])
+@pytest.mark.parametrize("kept", [False, True])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_seen_of_state_is_what_was_written(device, way, kept, still):
+    """The array lies in state; what looks at it is made in the call, or was before it."""
+
+    def played(wrap):
+        own = numpy.zeros(4)
+        held = {"found": None}
+
+        def step(x, number):
+            found = held["found"] if kept else WAYS[way](own)
+            own[0] = own[0] * 0.5 + number
+            return x * seen(way, found)
+
+        call, results = wrap(step), []
+        for n in range(CALLS):
+            value = float(min(n, still) if n < 18 else n)
+            held["found"] = WAYS[way](own)
+            results.append((call(torch.arange(1.0, 5, device=device), value), own.copy()))
+        return results
+
+    assert_alike(played(rote.graph), played(lambda step: step))
