@@ -15,7 +15,6 @@ from rote.runtime.capture.path import Mode
 from rote.runtime.capture.tracer import Tracer
 from rote.testing import assert_same
 
-pytestmark = pytest.mark.parametrize("device", ["cpu"], indirect=True)
 CALLS = 10
 
 

@@ -39,7 +39,7 @@ def sums_by_index(device: torch.device) -> Made:
     return Made(gather, lambda: (normal(device, 32, 64), torch.randint(0, 10, (32,), device=device)))
 
 
-@program(on_gpu=False)
+@program()
 def farthest_points(device: torch.device) -> Made:
     """Points that lie far from one another, as PointNet++ samples them."""
 

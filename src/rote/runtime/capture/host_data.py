@@ -410,8 +410,6 @@ class HostDataMode(TorchFunctionMode):
         fits = len(args) == 2 and type(args[1]) is torch.Tensor and may_be_selected(*args)
         if not fits or tracer.cursor.blockers or args[0].device != tracer.cursor.device:
             return False
-        if not tracer.cursor.on_host:  # what stands for them while a graph is captured is not tried there
-            return False
         return not (tracer.taken.among(args) or tracer.selected.among(args))
 
     def _is_written_back(self) -> bool:

@@ -48,4 +48,4 @@ from .expressions import (
 from .items import OVER_ITEMS
 from .iterators import ITERATORS
 from .times import TELL_TIME
-from .tracked import FEW, Computed, TrackedNumbers, is_data
+from .tracked import FEW, FOLLOWED, Computed, TrackedNumbers, is_data

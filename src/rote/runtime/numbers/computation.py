@@ -10,10 +10,11 @@ is on a new one. A call that has gone a way has asked all that is asked on it.
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy
 
@@ -48,6 +49,8 @@ DRAWN = "drawn"
 _DIRECT = frozenset({dict, list})
 _PLACE = os.path.join(os.path.dirname(__file__), "<compute>")
 """The file of generated functions: a frame of one is one of ours."""
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
 _TAKEN = {float: "", int: f" and {-(1 << 63)} <= {{0}} < {1 << 63}"}
 """Numbers that an operation takes, of these types."""
 
@@ -234,18 +237,22 @@ class Computation:
             for number, read in enumerate(call.reads)
             if read.order in self._places_read
         }
+
+        def order(given: Iterable[int]) -> int | None:
+            """Behind how many reads it is known what is given; None if no stage knows it."""
+            if not late.isdisjoint(given):
+                return None
+            return max([orders.get(each, 0) for each in given], default=0)
+
+        kinds = _sorted(call.kinds, lambda number: order((number,)))
+
+        def behind(expression: Expression) -> int | None:
+            return order(expression.given)
+
+        outcomes, cells = _sorted(call.outcomes, behind), _sorted(call.cells, behind)
+        steps = _sorted(dict.fromkeys(call.steps), behind)
         for number, stage in enumerate(stages):
-
-            def here(expression: Expression, number: int = number) -> bool:
-                order = max([orders.get(each, 0) for each in expression.given], default=0)
-                return order == number and late.isdisjoint(expression.given)
-
-            stage.learn(
-                {n: kind for n, kind in call.kinds.items() if orders.get(n, 0) == number and n not in late},
-                {each: value for each, value in call.outcomes.items() if here(each)},
-                {each: cell for each, cell in call.cells.items() if here(each)},
-                [each for each in call.steps if here(each)],
-            )
+            stage.learn(kinds[number], outcomes[number], cells[number], steps[number])
 
     def take(self, leaves: Sequence[Any]) -> bool:
         """A call begins: compute what can be; whether the recording answers it."""
@@ -348,6 +355,16 @@ class Computation:
     def is_checked(self, start: Path = ()) -> bool:
         """Whether there is such a call that began so."""
         return any([path[: len(start)] == start for path in self._checked])
+
+
+def _sorted(
+    found: Mapping[_Key, _Value], order: Callable[[_Key], int | None]
+) -> defaultdict[int | None, dict[_Key, _Value]]:
+    """What was found, by its order."""
+    made: defaultdict[int | None, dict[_Key, _Value]] = defaultdict(dict)
+    for key, value in found.items():
+        made[order(key)][key] = value
+    return made
 
 
 class _Stage:

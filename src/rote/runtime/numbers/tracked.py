@@ -88,7 +88,8 @@ _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
 SLOTS = frozenset({STATE_ITEM, ATTRIBUTE, CELL})
 """Kinds of places that are slots outside."""
-_FOLLOWED = SCALARS | {numpy.ndarray}
+FOLLOWED = SCALARS | {numpy.ndarray}
+"""Types of what may be followed."""
 _MADE = TEXTS | {numpy.ndarray}
 """Types of what is followed only if it was computed."""
 _READ = KINDS | {list}
@@ -283,6 +284,11 @@ class TrackedNumbers:
             return operands
         return (*operands[:-1], self.handed.pop())
 
+    @property
+    def computes_next(self) -> bool:
+        """Whether it is known what the next instruction computes with."""
+        return self._operands is not None
+
     def take_operands(self) -> tuple[str, tuple[Any, ...]] | None:
         """What the last instruction has computed with."""
         found, self._operands = self._operands, None
@@ -371,7 +377,7 @@ class TrackedNumbers:
 
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
-        found = self._known.get(identity(value)) if type(value) in _FOLLOWED else None
+        found = self._known.get(identity(value)) if type(value) in FOLLOWED else None
         if found is None and self._stale and identity(value) in self._stale:
             self.stop("a view of an array is looked at that was written meanwhile")
         return found[1] if found is not None else None

@@ -49,10 +49,14 @@ def _slots(cls: type) -> tuple[str, ...]:
     return tuple([name for name, slot in named if type(slot) is types.MemberDescriptorType])
 
 
-_PARTS_OF_C = (
-    *(types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType),
+_PARTS_OF_C = frozenset({
+    types.MethodDescriptorType, types.WrapperDescriptorType, types.ClassMethodDescriptorType,
     types.GetSetDescriptorType,
+})  # fmt: skip
+_PARTS_OF_PYTHON = frozenset(
+    {types.FunctionType, str, tuple, type(None), property, classmethod, staticmethod}
 )
+"""Types of most attributes of classes; none has methods in C."""
 _BASES = frozenset({object, Generic, Protocol})
 _BOUND_BY_PYBIND = "instancemethod"
 """The name of the type of methods that pybind11 makes; Python code cannot import the type."""
@@ -73,11 +77,12 @@ def has_parts_in_c(cls: type) -> bool:
     """Whether a class itself defines methods or attributes in C."""
     if cls in _BASES:
         return False
-    for name, value in list(vars(cls).items()):
-        if isinstance(value, types.BuiltinFunctionType):
+    parts = [each for each in list(vars(cls).items()) if type(each[1]) not in _PARTS_OF_PYTHON]
+    for name, value in parts:
+        if type(value) is types.BuiltinFunctionType:
             if value.__self__ is cls:  # its __new__
                 return True
-        elif isinstance(value, _PARTS_OF_C):
+        elif type(value) in _PARTS_OF_C:
             if name not in _OWN_ATTRIBUTES and value.__objclass__ is cls:
                 return True
         elif is_of_pybind(value):

@@ -60,6 +60,7 @@ from ...numbers import (
     BINARY,
     CALLED,
     COMPARED,
+    FOLLOWED,
     FROM_TABLE,
     FUNCTION,
     IN_PLACE,
@@ -110,6 +111,7 @@ _LOOKED_INTO = KINDS | TEXTS | _CONTAINERS
 """Types of what leaves Python code with numbers that C may look at."""
 _KEEP_NUMBERS = frozenset({list, tuple, deque, type({}.values()), type(OrderedDict[Any, Any]().values())})
 """Containers whose members are numbers as they are, in an order that is theirs."""
+_CONSTANTS = frozenset({bool, type(None)})
 _JOINED = frozenset({list, tuple})
 """Containers whose sum holds what they hold."""
 _WRITTEN = frozenset({int, float, bool, str, type(None)})
@@ -322,7 +324,8 @@ class TrackingNotes:
                 numbers.leave_apart()
             if numbers.owed and not _is_below(numbers.owed_in):
                 numbers.settle_owed()
-            numbers.drop_operands()
+            if numbers.computes_next:
+                numbers.drop_operands()
             if numbers.iterated:
                 numbers.leave_iterated()
             if numbers.handed:
@@ -332,7 +335,10 @@ class TrackingNotes:
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
-                handler(trace, numbers, *given)
+                # what looks at an array may go on doing so once that is followed
+                arrays = numpy.ndarray in map(type, given)
+                if numbers.values or arrays or handler not in _ASK_OF_KNOWN:
+                    handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
             finally:
@@ -465,6 +471,8 @@ def _iterates(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
 
 
 def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> None:
+    if type(owner) not in FOLLOWED:
+        return
     is_fact = type(owner) is numpy.ndarray and name in ARRAY_FACTS
     if type(lookup.find(type(owner), name).value) is not MethodDescriptorType and not is_fact:
         numbers.pin(owner)  # of a method its call tells
@@ -670,6 +678,8 @@ def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) 
 
 
 def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
+    if type(value) in _CONSTANTS:
+        return
     if numbers.expression(value) is not None:
         numbers.compute("bool", (value,), bool(value))
     else:
@@ -686,6 +696,8 @@ def _contains(trace: Trace, numbers: TrackedNumbers, key: Any, owner: Any) -> No
         for each in owner:
             numbers.ask("==", each, key)
         return
+    if type(key) is str and type(owner) is dict and numbers.expression(key) is None:
+        return
     # What lies in a hashed container as a key was hashed before.
     numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
     _asked(numbers, owner, "__contains__")
@@ -699,7 +711,8 @@ def _may_be_among(numbers: TrackedNumbers, key: Any, owner: Any) -> bool:
 
 
 def _same(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
-    _identified(numbers, operator.is_, (one, other))
+    if type(one) in FOLLOWED or type(other) in FOLLOWED:
+        _identified(numbers, operator.is_, (one, other))
 
 
 def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
@@ -733,6 +746,11 @@ _HANDLERS: dict[str, Handler] = {
         "delete_name", "given_back", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
+_ASK_OF_KNOWN = frozenset({
+    _looked_at, _moved, _attribute, _store_attribute, _store_item, _delete_item, _binary, _compare, _unary,
+    _truth, _length, _contains, _same, _pairs, _joined,
+})  # fmt: skip
+"""Handlers that do nothing as long as nothing is followed."""
 
 
 # ---------------------------------------------------------------------- what calls do
@@ -742,6 +760,16 @@ def _call(
     trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
 ) -> None:
     """Something is called; the last ones of the arguments have names."""
+    kind = type(function)
+    if (
+        kind is FunctionType
+        and not numbers.has_arrays
+        and function is not json.dumps
+        and function not in NAME_OF
+    ):
+        numbers.asks_for_one = False
+        _into_python(trace, numbers, function, args)
+        return
     named = len(names)
     numbers.asks_for_one = _gives_one(function)
     draw = _draw_of(function, args, names) if numbers.draws else None
@@ -1011,6 +1039,8 @@ def _is_shown(
     trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
 ) -> bool:
     """Whether C writes numbers and texts to a standard stream, if that is of C: no replay repeats it."""
+    if type(function) is not BuiltinFunctionType:
+        return False
     if any([trace.writes.wrote(STATE_ITEM, vars(sys), name) for name in ("stdout", "stderr")]):
         return False
     if function is print:
@@ -1023,7 +1053,9 @@ def _is_shown(
         if known and looked_at:
             _unknown(numbers, function, looked_at)
         return known
-    stream = function.__self__ if type(function) is BuiltinFunctionType else None
+    stream = function.__self__
+    if stream is None or type(stream) is ModuleType:
+        return False
     if trace.writes.has_told(stream):
         if function.__name__ in _TELL_LENGTHS:
             numbers.computes_apart(_TELL_LENGTHS[function.__name__], args, trace.running.frame())
