@@ -8,6 +8,7 @@ from .bound import (
     CLASS_SLOT,
     CONTENTS,
     DELETED,
+    FILLED,
     GRADIENT,
     MEMORY,
     STORED,

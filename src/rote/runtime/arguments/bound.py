@@ -13,6 +13,8 @@ from contextvars import ContextVar
 from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+import numpy
+
 from ...base import identity, is_instance
 from ..objects import keys, put, refill, values
 from ..state import ATTRIBUTE, CELL, ITEM, LAST, VARIABLE, lying_in
@@ -23,6 +25,8 @@ CONTENTS = "contents"
 """All that a list or a dict holds."""
 MEMORY = "memory"
 """What a tensor looks at (``tensor.data``)."""
+FILLED = "filled"
+"""The numbers of an array."""
 APPENDED = "appended"
 """The last members of a list or a deque, by their number."""
 STORED = "stored"
@@ -58,6 +62,8 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         put(container, *value)
     elif kind == CONTENTS:
         refill(container, key, value)
+    elif kind == FILLED:
+        numpy.copyto(container, value)
     elif kind == SLOT:
         key.__set__(container, value)
     elif kind == MEMORY:
@@ -99,6 +105,8 @@ def read_from(kind: str, container: Any, key: Any) -> Any:
         return values(container)
     if kind == APPENDED:
         return tuple(container)[-key:]
+    if kind == FILLED:
+        return container.copy()
     if kind == SLOT:
         return key.__get__(container)
     if kind == MEMORY:

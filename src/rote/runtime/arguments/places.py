@@ -18,6 +18,7 @@ from enum import Enum
 from types import CellType, MemberDescriptorType
 from typing import Any, NamedTuple
 
+import numpy
 import torch
 
 from ..objects import members
@@ -31,8 +32,8 @@ _MOST_MET = 1 << 14
 """Slots of which it is known what lay in them; objects that are new in each call have others each time."""
 _LEAVES = 64
 """Members of a container that is carried."""
-_NUMBERS = frozenset({int, float})
-_PLAIN = frozenset({int, float, bool, str, type(None)})
+_NUMBERS: frozenset[type] = frozenset({int, float, numpy.float64, numpy.float32, numpy.int64, numpy.int32})
+_PLAIN = _NUMBERS | {bool, str, type(None)}
 _IMMUTABLE = frozenset({torch.dtype, torch.device})
 """What else may lie in a container that is carried."""
 

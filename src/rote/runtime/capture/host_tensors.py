@@ -17,7 +17,7 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..numbers import TrackedNumbers
+from ..numbers import TrackedNumbers, copied
 from ..objects import form_of, pointer_of, tensor_over
 from ..operators import ScriptCall, facts_of, made_by_script, replaced_in, tensors_of
 from ..program import ArrayMemory, Operand, Operation, Origin, StorageTable, address_range, content_of
@@ -171,14 +171,18 @@ class HostTensors:
         return tensor
 
     def is_made(self, pointer: int) -> bool:
-        """Whether an array that the call has made lies at an address."""
+        """Whether an array that the call has made lies at an address.
+
+        A call that is not followed has it where an earlier one has computed the array: what it holds is
+        compared. Where nothing is noted it is as in the earlier call.
+        """
         cursor = self._cursor
+        known = cursor.node.operations
+        expected = known[cursor.index] if cursor.index < len(known) else None
+        computed = expected is not None and expected.computes
         if self._has_made is not None:
-            return self._has_made(pointer)
-        known = cursor.node.operations  # nothing is noted: it is as in the earlier call
-        if cursor.index >= len(known):
-            return False
-        return known[cursor.index].kind == ops.CONST or known[cursor.index].computes
+            return (cursor.resolves and computed) or self._has_made(pointer)
+        return computed or (expected is not None and expected.kind == ops.CONST)
 
     def lend_array(self, tensor: torch.Tensor, name: str) -> torch.Tensor:
         """A tensor over the memory of an array that the call has made."""
@@ -294,10 +298,17 @@ class HostTensors:
         built = BuiltArray.of(numbers, array, tensor) if numbers is not None else None
         if numbers is None or built is None:
             return None
+        if built.device is None:
+            numbers.show(array)
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
                 self._lent.append(Lent.made(tensor, self.aside(tensor.clone)))
-        made = self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
+
+        def build() -> torch.Tensor:  # replays write to the memory of the first one, which may be the user's
+            value = built.array.value
+            return make(copied(value) if built.device is None else value)
+
+        made = self.computed_tensor(tensor, name, built.data(tensor), build, None)
         if built.device is None:
             self._writes.know_array(made)
             if numbers.is_given(array):

@@ -190,6 +190,8 @@ class Settling:
         if self._key.limits.ordered:
             found += steadiness.order_reasons(observed, self._call, site)
         found += steadiness.sharing_reasons_of_arrays(observed, self._call, site)
+        if self._plan.numbers is not None:
+            found += steadiness.outside_reasons(self._plan.numbers, observed, self._call, site)
         pointers = set(observed.arrays)
         if pointers and not (self._recording is not None and pointers <= self._recording.accesses.arrays):
             ranges = self._look_again().arrays
@@ -267,7 +269,7 @@ class Settling:
             # It may have looked at numbers, which says nothing of the next call: that may follow it.
             text = "the call ran code that was not followed, so it is not known what becomes of numbers"
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
-        if blocked and numbers.stopped is None:
+        if blocked and (numbers.stopped is None or numbers.waits):
             return []
         numbers.settle_times()
         fixed = numbers.by_value()
@@ -594,6 +596,9 @@ class Settling:
         accesses.note_rebound(observed.rebound)
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)
+        more = len(accesses.filled)
+        if self._plan.numbers is not None:
+            accesses.filled.update(self._plan.numbers.filled)
         accesses.written.update(observed.writes.inputs)
         accesses.borrowed.update(self._call.key.borrowed)
         for (origin, number), site in observed.writes.sites.items():
@@ -603,7 +608,8 @@ class Settling:
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
         looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
-        return concerned, accesses.asked.note_looks(looked, set(externals), flags=flags)
+        looks = accesses.asked.note_looks(looked, set(externals), flags=flags)
+        return concerned, looks or len(accesses.filled) > more
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
         """The tensors of the state by storage handle, without those that the call itself has put there."""

@@ -9,6 +9,7 @@ from itertools import pairwise
 from types import CodeType
 from typing import Any
 
+import numpy
 import torch
 
 from ...base import Site, identity, is_instance
@@ -24,6 +25,7 @@ from ..arguments import (
     explain_ambient,
     is_borrowed,
     is_default_at,
+    leaves_of,
     parts_of,
     read_ambient,
 )
@@ -31,7 +33,7 @@ from ..autograd import graph_ends, tracked_results
 from ..autograd.graph import adds_up, kept_storages, line_that_calls, line_that_changes, line_that_reads
 from ..capture import Observation, parameters_of
 from ..numbers import HostRandom, TrackedNumbers
-from ..objects import Position, cached_in, is_found
+from ..objects import Position, base_of, cached_in, is_found
 from ..program import (
     NEW,
     OWN,
@@ -41,6 +43,7 @@ from ..program import (
     StorageTable,
     group_members,
     lying_in,
+    memory_of_arrays,
     memory_of_host,
     span_of,
     within,
@@ -424,6 +427,25 @@ def sharing_reasons_of_arrays(outcome: Observation, call: Call, site: Site) -> l
         return []
     text = f"{call.names()[place]} lies in the memory of a tensor made outside the call"
     return [reason(rules.ALIASED_MUTATION, text, where, "Pass a copy, or use the tensor inside.")]
+
+
+def outside_reasons(numbers: TrackedNumbers, outcome: Observation, call: Call, site: Site) -> list[Reason]:
+    """What else lies over the memory of arrays outside that are followed, which replays do not find there.
+
+    Nothing that the call has made of them may outlive it; nothing else may look at those that it writes.
+    """
+    made, arrays = leaves_of(outcome.value), numbers.looked_at
+    ranges = memory_of_arrays([base_of(each) for each in arrays])
+    handed = [each for each in made if isinstance(each, numpy.ndarray)]
+    over = any([numpy.may_share_memory(each, one) for each in handed for one in arrays])
+    if over or lying_in(made, ranges) is not None:
+        text = "a tensor or an array over the memory of an array outside is part of what the call leaves"
+        return [reason(rules.ALIASED_MUTATION, text, site, "Make a copy of it.")]
+    written = memory_of_arrays(numbers.filled.values())
+    if lying_in([*call.leaves, *outcome.storages.externals], written) is None:
+        return []
+    text = "an array is written that a tensor lies over"
+    return [reason(rules.ALIASED_MUTATION, text, site, "Make a copy of it, or write to the tensor.")]
 
 
 def unknown_externals(outcome: Observation, known: set[int], watch: GradientWatch, call: Call) -> list[int]:

@@ -13,6 +13,7 @@ from .arrays import (
     WRITE_AT,
     array_token,
     can_be_copied,
+    can_be_filled,
     copied,
     index_form,
     is_array,

@@ -14,15 +14,17 @@ from typing import Any, NamedTuple
 
 import numpy
 
-LARGEST_ARRAY = 1 << 24
-"""Bytes of an array that is followed."""
+LARGEST_ARRAY, LARGEST_FILLED = 1 << 24, 1 << 16
+"""Bytes of an array that is followed, and of one outside that the call writes: each write makes a copy."""
 OF_ARRAYS = frozenset({
-    "all", "allclose", "amax", "amin", "any", "argmax", "argmin", "argsort", "array", "array_equal",
-    "asarray", "ascontiguousarray", "average", "broadcast_to", "clip", "concatenate", "copy", "count_nonzero",
-    "cumsum", "diff", "dot", "expand_dims", "full_like", "hstack", "isclose", "max", "mean", "median", "min",
-    "nanmax", "nanmean", "nanmin", "nansum", "ones_like", "percentile", "prod", "quantile", "repeat",
-    "reshape", "roll", "round", "sort", "squeeze", "stack", "std", "sum", "tile", "transpose", "var",
-    "vstack", "where", "zeros_like",
+    "all", "allclose", "amax", "amin", "any", "append", "arange", "argmax", "argmin", "argsort", "array",
+    "array_equal", "asarray", "ascontiguousarray", "average", "broadcast_to", "clip", "column_stack",
+    "concatenate", "copy", "count_nonzero", "cumprod", "cumsum", "diff", "digitize", "dot", "expand_dims",
+    "flip", "full", "full_like", "geomspace", "hstack", "inner", "isclose", "linspace", "logspace", "max",
+    "mean", "median", "min", "nan_to_num", "nanmax", "nanmean", "nanmin", "nansum", "ones_like", "outer",
+    "percentile", "prod", "ptp", "quantile", "ravel", "repeat", "reshape", "roll", "round", "searchsorted",
+    "sort", "squeeze", "stack", "std", "sum", "take", "tile", "transpose", "var", "vstack", "where",
+    "zeros_like",
 })  # fmt: skip
 """Functions of numpy's that look at nothing but their operands, and write none."""
 METHODS = frozenset({
@@ -45,6 +47,7 @@ NAME_OF: Mapping[Any, str] = {each: name for name, each in _FUNCTIONS.items()}
 _WRITING = frozenset({"out", "where", "casting", "subok", "order", "mode", "initial", "like"})
 """Names of operands that make more of a function than what it gives for arrays."""
 FUNCTION, METHOD, ITEM, MEMBERS = "function of arrays", "method of an array", "item of an array", "members"
+SLICED = "slice"
 STORED, STORED_ALONG = "an array with another item", "an array with others along an axis"
 IN_PLACE: Mapping[str, Callable[[Any, Any], Any]] = {
     "INPLACE_ADD": operator.iadd, "INPLACE_SUBTRACT": operator.isub, "INPLACE_MULTIPLY": operator.imul,
@@ -92,6 +95,12 @@ def copied(array: Any) -> Any:
     found = numpy.lib.stride_tricks.as_strided(memory, array.shape, strides)
     found[...] = array
     return found
+
+
+def can_be_filled(array: Any) -> bool:
+    """Whether it is followed what a call writes to an array outside: it has little memory, of its own."""
+    fits = is_array(array) and array.nbytes <= LARGEST_FILLED
+    return fits and array.base is None and array.flags.c_contiguous and array.flags.writeable
 
 
 def array_token(array: Any) -> Any:
@@ -187,7 +196,7 @@ def _by_method(name: str, names: Sequence[str], array: Any, *given: Any) -> Any:
 
 APPLIED_TO_ARRAYS: Mapping[str, Callable[..., Any]] = {
     FUNCTION: _by_function, METHOD: _by_method, ITEM: _item, MEMBERS: lambda *members: members,
-    STORED: _stored, STORED_ALONG: _stored_along,
+    SLICED: SliceForm, STORED: _stored, STORED_ALONG: _stored_along,
     **{name: partial(_written, each) for name, each in IN_PLACE.items()},
     **{name: partial(_written_at, each.at) for each, name in WRITE_AT.items()},
 }  # fmt: skip

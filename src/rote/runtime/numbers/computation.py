@@ -89,14 +89,16 @@ class NumberSource:
             return self.container.now()
         if self.kind == ARRAY:
             return copied(leaves[self.key].numpy())  # the recording keeps no argument
+        found = self.lies()
+        return copied(found) if type(found) is numpy.ndarray else found
+
+    def lies(self) -> Any:
+        """What lies in a slot; None if nothing does, or it is none."""
         try:
             if self.kind == ITEM and type(self.container) in _DIRECT:
-                found = self.container[self.key]
-            else:
-                found = lying_in(self.kind, self.container, self.key)
-            if self.kind == LENGTH:
-                return found.value
-            return copied(found) if type(found) is numpy.ndarray else found
+                return self.container[self.key]
+            found = lying_in(self.kind, self.container, self.key)
+            return found.value if self.kind == LENGTH else found
         except (KeyError, IndexError, ValueError, AttributeError):
             return None
 
@@ -154,6 +156,7 @@ class FollowedCall:
         steps: All that it computed, which might raise, in order.
         taken: Which of its reads at a position are at one that changes, with the way to them.
         before_draws: How many values it has read before it drew the last number.
+        filled: The arrays outside that it has written, by the number of their place.
     """
 
     places: tuple[NumberSource, ...]
@@ -164,6 +167,7 @@ class FollowedCall:
     steps: Sequence[Expression]
     taken: frozenset[tuple[Path, int]]
     before_draws: int
+    filled: Mapping[int, Any]
 
 
 class Computation:
@@ -192,6 +196,7 @@ class Computation:
         self._checked: set[Path] = set()
         self._drawn: list[tuple[int, NumberSource]] = []  # in the order in which calls draw
         self.before_draws = 0
+        self._filled: dict[int, Any] = {}
         self._generators: list[Any] = []
         self._before: list[Any] = []
         self._late: list[tuple[int, NumberSource]] = []  # reads of the clock behind the first operation
@@ -225,6 +230,7 @@ class Computation:
         asked = [each for each in call.outcomes if isinstance(each, Applied) and each.function == HAS]
         self.mappings |= {each.operands[0] for each in asked}
         self.before_draws = max(self.before_draws, call.before_draws)
+        self._filled.update(call.filled)
         self._generators = drawn_from(self.draws)
         stages = [self._start]
         for read in call.reads:
@@ -264,10 +270,18 @@ class Computation:
             self._before = [state_of(each) for each in self._generators]
         for number, place in self._found:
             given[number] = place.read(leaves)
-        answers = self._draw() and self._start.run(given)
+        answers = self._are_apart() and self._draw() and self._start.run(given)
         if not answers:
             self.put_back()
         return answers
+
+    def _are_apart(self) -> bool:
+        """Whether arrays that calls write are apart from the others that are read when a call begins."""
+        arrays = [(number, place.lies()) for number, place in self._found] if self._filled else ()
+        return not any([
+            type(found) is numpy.ndarray and other != number and numpy.may_share_memory(found, each)
+            for number, found in arrays for other, each in self._filled.items()
+        ])  # fmt: skip
 
     def _draw(self) -> bool:
         """Draw what the call draws, which may depend on what it is given; whether that can be drawn."""

@@ -22,7 +22,7 @@ import torch
 from ...base import identity
 from ..objects import mark
 from .arrays import is_array
-from .expressions import KINDS, Expression, value_of
+from .expressions import KINDS, STRICT, Expression, value_of
 from .iterators import can_go_back, has_next, set_back, standing
 
 _OF_PYTHON: Any = getattr(random, "_inst", None)
@@ -99,7 +99,8 @@ class Draw:
 
     def of_call(self, given: Callable[[int], Any]) -> Draw:
         """The same in a call that is given other numbers."""
-        values = [value_of(each, given) for each in self.computed]
+        with STRICT():
+            values = [value_of(each, given) for each in self.computed]
         count = len(self.args)
         return replace(
             self, args=tuple(values[:count]), named=dict(zip(self.named, values[count:], strict=True))

@@ -55,6 +55,8 @@ def iterated(value: Any, arrays: Sequence[Any], item: Item) -> tuple[Any, list[A
             return tuple(found), [arrays[0]]
         value[:] = found
         return value, [arrays[0]]
+    if kind is numpy.ndarray:  # it is unpacked
+        return FollowedItems(item, value), [value]
     if kind is _OF_NUMPY:
         return _over(value, arrays, item)
     if kind not in (zip, enumerate):

@@ -21,9 +21,24 @@ from typing_extensions import override
 from ...base import Lines, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from ..state import LAST, LENGTH, Address
-from .arrays import ITEM, MEMBERS, NAMED, SAME, array_token, copied, is_array, kind_of
+from ..state import ATTRIBUTE, CELL, LAST, LENGTH, Address
+from ..state import ITEM as STATE_ITEM
+from .arrays import (
+    ITEM,
+    MEMBERS,
+    NAMED,
+    SAME,
+    SLICED,
+    STORED,
+    SliceForm,
+    array_token,
+    can_be_filled,
+    copied,
+    is_array,
+    kind_of,
+)
 from .computation import (
+    ARRAY,
     DRAWN,
     LENT,
     NO_LINES,
@@ -74,6 +89,8 @@ _MOST = 2000
 """How many containers and objects are looked into; beyond that nothing is followed any more."""
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice, deque})
 _SEQUENCES = frozenset({list, tuple})
+SLOTS = frozenset({STATE_ITEM, ATTRIBUTE, CELL})
+"""Kinds of places that are slots outside."""
 FOLLOWED = SCALARS | {numpy.ndarray}
 """Types of what may be followed."""
 _MADE = TEXTS | {numpy.ndarray}
@@ -219,10 +236,18 @@ class TrackedNumbers:
         self.outcomes: dict[Expression, Fixed] = {}
         self.cells: dict[Expression, NumberCell] = {}
         self.stopped: str | None = None
+        self.waits = False  # the next call may follow what has stopped this one
         self.owed: dict[int, Any] = {}  # numbers that a function of PyTorch's was given, by identity
         self.draws, self.clock, self.arrays = draws, clock, arrays
         self._under: dict[int, Any] = {}  # memory of arguments and tensors, by the identity of its array
         self._passing: set[int] = set()  # of these, those of numbers that were read
+        self._shown: dict[int, Any] = {}  # memory that may be looked at in a way that is not told
+        # arrays that were found in slots, with their number, and of these those that are written
+        self._kept: dict[int, tuple[Any, int]] = {}
+        self.filled: dict[int, Any] = {}
+        self._stale: dict[int, Any] = {}  # views of arrays that were written since
+        self._others: list[Any] = []  # other arrays from outside
+        self._picked_from: list[Any] = []  # arrays that are not followed, of which parts are
         self.has_arrays = False  # some of what is followed are those
         self.dispatched = False  # an operation has run
         self.ends = False
@@ -400,11 +425,28 @@ class TrackedNumbers:
 
     def take_array(self, place: NumberSource, array: Any) -> None:
         """The call is given an array from a place."""
-        if self.stopped is None:
+        if self.stopped is None and identity(array) not in self._kept:
             self.has_arrays = True
             if place.kind != DRAWN:
                 self._under[identity(base_of(array))] = base_of(array)
+            if place.kind == ARRAY:
+                self._others.append(array)
+            elif place.kind in SLOTS:
+                self._stand_apart(array)
             self._know_given(place, array, copied(array), array)
+            if place.kind in SLOTS:
+                self._kept[identity(array)] = array, self._numbers[place.address]
+
+    def _stand_apart(self, array: Any) -> None:
+        """An array from outside is met: it does not lie in the memory of one that was written."""
+        if any([numpy.may_share_memory(array, each) for each in self.filled.values()]):
+            self.stop("what is written to an array is read through another one")
+
+    def meet(self, array: Any) -> None:
+        """The call finds an array outside that is not followed."""
+        if self.follows and self.stopped is None and identity(array) not in self._kept:
+            self._stand_apart(array)
+            self._others.append(array)
 
     def is_given(self, array: Any) -> bool:
         """Whether an array lies in memory that the call has not made: others may write there, and read it."""
@@ -413,6 +455,8 @@ class TrackedNumbers:
     def expression(self, value: Any) -> Expression | None:
         """How a number was computed; None of what is not followed."""
         found = self._known.get(identity(value)) if type(value) in FOLLOWED else None
+        if found is None and self._stale and identity(value) in self._stale:
+            self.stop("a view of an array is looked at that was written meanwhile")
         return found[1] if found is not None else None
 
     def original(self, value: Any) -> Any:
@@ -477,6 +521,8 @@ class TrackedNumbers:
 
     def _again(self, function: str, operands: tuple[Any, ...]) -> Any:
         """What a replay would compute of operands; code in Python that runs for it is none of the call's."""
+        if function in NAMED:  # an array behind the first one may be what is written
+            operands = (*operands[:3], *[copied(each) if is_array(each) else each for each in operands[3:]])
         at_work, self.at_work = self.at_work, True
         try:
             with STRICT():
@@ -491,12 +537,15 @@ class TrackedNumbers:
         known = self.expression(value)
         if known is not None:
             return known
-        members = value.values() if type(value) is dict else value if type(value) in _SEQUENCES else ()
+        sliced = type(value) is SliceForm
+        listed = sliced or type(value) in _SEQUENCES
+        members = value.values() if type(value) is dict else value if listed else ()
         parts = [self._part(each) for each in members]
         if any([each.given for each in parts]):
             if type(value) is dict:
                 return self._applied(PAIRED, Fixed.of(tuple(value)), *parts)
-            return self._applied(LISTED if type(value) is list else MEMBERS, *parts)
+            made = SLICED if sliced else LISTED if type(value) is list else MEMBERS
+            return self._applied(made, *parts)
         if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
             self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
@@ -511,32 +560,36 @@ class TrackedNumbers:
                 return True
         return False
 
+    def leads(self, key: Any) -> bool:
+        """Whether a number that is followed is in an index."""
+        if type(key) is slice:
+            key = (key.start, key.stop, key.step)
+        if type(key) is tuple:
+            return any(map(self.leads, key))
+        return type(key) in KINDS and self.expression(key) is not None
+
     def arrays_over(self, pointer: int) -> list[Any]:
         """The arrays that are followed, in whose memory an address lies."""
         arrays = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
         return [each for each in arrays if 0 <= pointer - pointer_of(base_of(each)) <= base_of(each).nbytes]
 
-    def meet(self, operands: Iterable[Any]) -> None:
-        """An instruction has operands: views of an array, made before that was followed, tell of it."""
-        for each in operands if self.has_arrays else ():
-            seen = each.obj if type(each) is memoryview else each
-            if type(seen) is numpy.ndarray and (seen is not each or self.expression(seen) is None):
-                found = self.arrays_over(pointer_of(seen))
-                if any([identity(base_of(one)) not in self._under for one in found]):
-                    self.stop("part of an array is looked at that is followed, in a way that is not")
+    def show(self, value: Any) -> None:
+        """Something may go on looking at the memory of an array, and is not told: a view, or an iterator."""
+        if type(value) is numpy.ndarray:
+            base = base_of(value)
+            self._shown[identity(base)] = base
 
     def write(self, function: str, array: Any, *operands: Any) -> bool:
         """The call is about to write to an array of its own: whether it is followed what that holds then."""
-        own = is_array(array) and array.base is None and array.flags.c_contiguous and array.flags.writeable
-        known = self.expression(array)
-        if self.stopped is not None or not own or identity(array) in self._under:
+        known, base = self.expression(array), base_of(array)
+        if self.stopped is not None or not self._can_write(base):
             return False
-        if any([each is not array for each in self.arrays_over(pointer_of(array))]):
-            return False  # a view of it is followed
+        part = known if array is not base else None
+        if array is not base and not self._is_item(part, base):
+            return False
         found = [known or Fixed.of(array), *map(self._part, operands)]
         if not any([each.given for each in found]):
             return False
-        made = self._applied(function, *found)
         again = self._again(function, (array, *operands))
         if (
             len(self._steps) >= MOST_STEPS
@@ -544,14 +597,80 @@ class TrackedNumbers:
             or (known is not None and not self._is_as_computed(array, known))
         ):
             return False
-        self._steps[made], self.has_arrays = None, True
-        self._known[identity(array)] = array, made, array
+        made = whole = self._applied(function, *found)
+        if isinstance(part, Applied):
+            whole = self._applied(STORED, *part.operands, made)
+            made = self._applied(ITEM, whole, part.operands[1])
+        views = [each for each, *_ in self._known.values() if type(each) is numpy.ndarray]
+        for view in [each for each in views if each is not base and base_of(each) is base]:
+            self._stale[identity(view)] = view
+            del self._known[identity(view)]
+        self._steps[whole], self.has_arrays = None, True
+        self._known[identity(base)] = base, whole, base
+        if array is not base:
+            del self._stale[identity(array)]
+            self._known[identity(array)] = array, made, array
+        if identity(base) in self._kept:
+            self.filled[identity(base)] = base
         return True
+
+    def _can_write(self, array: Any) -> bool:
+        """Whether an array has memory of its own that nobody looks at who is not told."""
+        which = identity(array)
+        if not is_array(array) or array.base is not None or which in self._shown:
+            return False
+        if not (array.flags.c_contiguous and array.flags.writeable):
+            return False
+        if which in self._kept:
+            return can_be_filled(array) and self._is_apart(array)
+        return which not in self._under
+
+    def _is_item(self, known: Expression | None, array: Any) -> bool:
+        """Whether something is what lies at an index of an array now."""
+        if not isinstance(known, Applied) or known.function != ITEM:
+            return False
+        return known.operands[0] == self.expression(array)
+
+    def _is_apart(self, array: Any) -> bool:
+        """Whether an array from outside shares its memory with none that the call has found there."""
+        others = [*self._others, *[each for each in self.kept if each is not array]]
+        return not any([numpy.may_share_memory(array, each) for each in others])
+
+    @property
+    def kept(self) -> list[Any]:
+        """The arrays outside that are followed."""
+        return [array for array, _ in self._kept.values()]
+
+    @property
+    def looked_at(self) -> list[Any]:
+        """The arrays over whose memory others may lie that are followed."""
+        return [*self.kept, *self._picked_from]
+
+    def pick_from(self, array: Any) -> None:
+        """A part of an array that is not followed is taken at an index that is."""
+        self._picked_from.append(array)
+
+    def keeps(self, array: Any) -> bool:
+        """Whether it is followed what an array outside holds, and what is written to it."""
+        return self.stopped is None and identity(array) in self._kept
+
+    def left_in(self, array: Any) -> Any:
+        """What a written array outside holds at the end, in memory of its own; None if that is not known."""
+        if not self.follows:
+            return copied(array)
+        if self.stopped is not None or identity(array) not in self.filled:
+            return None
+        left = copied(array)
+        self._known[identity(left)] = left, self._known[identity(array)][1], left
+        return left
 
     def _is_as_computed(self, value: Any, expression: Expression) -> bool:
         """Whether something is what was computed, and nobody has written to an array on the way."""
-        found = value_of(expression, self.values.__getitem__, self._values)
-        return Fixed.of(found) == Fixed.of(value)
+        at_work, self.at_work = self.at_work, True
+        try:
+            return Fixed.of(value_of(expression, self.values.__getitem__, self._values)) == Fixed.of(value)
+        finally:
+            self.at_work = at_work
 
     def computed(self, value: Any) -> Computed | None:
         """A followed number as a replay computes it."""
@@ -634,10 +753,13 @@ class TrackedNumbers:
         """Whether a number is known when a call begins."""
         return all([self.places[each].kind not in (READ, LENT, TIME) for each in self._part(value).given])
 
-    def draw_next(self, draw: Draw, frame: Any, filled: Any = None) -> None:
+    def draw_next(self, draw: Draw, args: tuple[Any, ...], frame: Any, filled: Any = None) -> None:
         """A function is called that draws numbers, perhaps into a list or an array; its code is its own."""
         self.missed = self.missed or not self._one_way
-        given = [] if draw.fills else [self._part(each) for each in (*draw.args, *draw.named.values())]
+        if type(filled) is numpy.ndarray and identity(base_of(filled)) in self._shown:
+            self.stop("an array is written of which something else was made")
+            return
+        given = [] if draw.fills or not (draw.args or draw.named) else [*map(self._part, args)]
         if any([each.given for each in given]):
             draw = replace(draw, computed=tuple(given))
         if self.draws and self._one_way:
@@ -692,6 +814,8 @@ class TrackedNumbers:
         """A function of numbers or arrays is called whose code is its own."""
         if any([self._part(each).given for each in operands]):
             self.drawing = (function, operands), frame
+        else:
+            self._inside(operands)
 
     def gives(self, source: Any, value: Any) -> bool:
         """A generator gives a value; whether nobody looks at it but what is computed of all that it gives."""
@@ -861,6 +985,10 @@ class TrackedNumbers:
     def begin_again(self) -> None:
         """The call runs once more from its start, on the same objects."""
         self._taken, self._branched, self.drawing, self._lent = 0, False, None, 0
+        for which, (array, number) in self._kept.items():
+            self._known[which] = array, GivenNumber(number), array
+        for held in (self.filled, self._shown, self._stale):
+            held.clear()
         self._one_way, self.missed, self.strays = True, False, False
         self._branches = self._before_draws = 0
         self._reads.clear()
@@ -924,6 +1052,7 @@ class TrackedNumbers:
     def pin(self, *values: Any) -> None:
         """Somebody looks at numbers: their values are conditions."""
         for value in values:
+            self.show(value)
             expression = self.expression(value)
             if expression is not None:
                 self.outcomes.setdefault(expression, Fixed.of(value))
@@ -964,6 +1093,7 @@ class TrackedNumbers:
                 found.append(value)
                 continue
             if kind in _DATA or identity(value) in met or (kind not in _CONTAINERS and is_data(value)):
+                self.show(value)
                 continue
             if kind not in _CONTAINERS and not (objects or is_told_by_content(kind)):
                 unknown.append(value)
@@ -1005,6 +1135,12 @@ class TrackedNumbers:
             self.owed_in = None  # it keeps what its variables hold
         return owed
 
+    def wait(self) -> None:
+        """An array outside is written that may be followed in the next call: this one says nothing."""
+        if self.stopped is None:
+            self.stop("an array outside is written that is not followed")
+            self.waits = self.stopped is not None
+
     def stop(self, why: str) -> None:
         """It is not known what looks at numbers, if there are any yet."""
         if self.stopped is None and self.follows and self.values:
@@ -1030,7 +1166,8 @@ class TrackedNumbers:
                 del self._known[key]
         for each in self._passing:
             self._under.pop(each, None)
-        self._passing.clear()
+        for held in (self._passing, self._shown, self._stale):
+            held.clear()
 
     def finish(self) -> Computation:
         """What a replay has to compute and to ask, on this way and on those of earlier calls."""
@@ -1045,6 +1182,7 @@ class TrackedNumbers:
                 tuple(self._steps),
                 frozenset(self.taken),
                 self._before_draws,
+                {self._kept[which][1]: array for which, array in self.filled.items()},
             )
         )
         return self._computation
@@ -1066,7 +1204,7 @@ def _leaves(value: Any) -> Iterator[Any]:
     """What lies in lists, tuples and dicts in each other."""
     if type(value) is dict:
         value = tuple(value.values())
-    if type(value) not in _SEQUENCES:
+    if type(value) not in _SEQUENCES and type(value) is not SliceForm:
         yield value
     else:
         for each in value:

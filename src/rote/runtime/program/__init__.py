@@ -1,7 +1,7 @@
 """What a call did, as data: operations, storages, values that the host saw, and the form of the result."""
 
 from . import operations
-from .arrays import address_range, lying_in, memory_of_host, within
+from .arrays import address_range, lying_in, memory_of_arrays, memory_of_host, within
 from .counted import COUNTS_ALL, Counted
 from .edges import NUMBER, Raised, caught, edge_of, result_along, value_of
 from .generators import (

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from ..arguments import extent
+from ..objects import pointer_of
 from ..pytorch import has_memory, plain_functions
 
 Range = tuple[int, int]
@@ -30,6 +31,11 @@ def memory_of_host(tensors: Iterable[torch.Tensor]) -> list[Range]:
     with plain_functions():
         storages = [each.untyped_storage() for each in tensors if each.is_cpu and has_memory(each)]
         return [(each.data_ptr(), each.data_ptr() + each.nbytes()) for each in storages if each.nbytes()]
+
+
+def memory_of_arrays(arrays: Iterable[Any]) -> list[Range]:
+    """The memory of arrays."""
+    return [(pointer_of(each), pointer_of(each) + each.nbytes) for each in arrays if each.nbytes]
 
 
 def within(ranges: Iterable[Range], pointers: Collection[int]) -> list[Range]:

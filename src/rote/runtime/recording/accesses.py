@@ -6,13 +6,14 @@ import weakref
 from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, field, fields
+from typing import Any
 
 import torch
 from torch.autograd.graph import increment_version
 
 from ...base import Site
 from ..arguments import is_borrowed
-from ..program import Counted, Slots, are_alone, memory_of_host
+from ..program import Counted, Slots, are_alone, memory_of_arrays, memory_of_host
 from ..pytorch import plain_functions
 
 Handles = dict[int, weakref.ref[torch.Tensor]]
@@ -77,6 +78,7 @@ class Accesses:
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
         borrowed: Arguments in memory that numpy or others have as well, by leaf.
+        filled: Arrays outside to which Python writes numbers that replays compute, by identity.
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
         rebound: Those of ``writes`` that get other memory in a plain call, by identity.
@@ -93,6 +95,7 @@ class Accesses:
     readers: dict[int, Site] = field(default_factory=dict[int, Site])
     arrays: set[int] = field(default_factory=set[int])
     borrowed: set[int] = field(default_factory=set[int])
+    filled: dict[int, Any] = field(default_factory=dict[int, Any])
     written_arrays: dict[int, torch.Tensor] = field(default_factory=dict[int, torch.Tensor])
     sites: dict[tuple[str, int], Site] = field(default_factory=dict[tuple[str, int], Site])
     generators: dict[int, torch.Generator] = field(default_factory=dict[int, torch.Generator])
@@ -122,7 +125,7 @@ class Accesses:
         every, written = self._alive_of(self.externals), self._alive_of(self.writes)
         tensors = (every if self.written & self.borrowed else written) if self.borrowed else []
         tensors += [each for each in (every if self.written else written) if is_borrowed(each)]
-        return memory_of_host(tensors)
+        return memory_of_host(tensors) + memory_of_arrays(self.filled.values())
 
     @staticmethod
     def _alive_of(handles: Handles) -> list[torch.Tensor]:

@@ -24,6 +24,7 @@ from .kinds import (
     LAST,
     LENGTH,
     LENGTHENED,
+    LIES,
     LOOKED,
     MISSING,
     NUMBERS,

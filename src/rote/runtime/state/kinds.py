@@ -18,6 +18,8 @@ LENGTH, ORDER, DEFINED, BULK = "length", "order", "defined", "bulk"
 OPERATORS = "operators"
 KIND, SUBCLASS, REFERENT, NUMBERS, HELD = "kind", "subclass", "referent", "numbers", "held"
 CACHED, RESULT, ASKED, SAID = "cached", "result", "asked", "said"
+LIES = "lies"
+"""Kind for the memory of an array in a slot, of which kind and key are the key."""
 FOLLOWED = "followed"
 """Kind for a group of slots whose objects keep being replaced (:mod:`..conditions.paths`)."""
 NUMBERED = frozenset({DEFINED, LENGTH})
@@ -120,6 +122,7 @@ _READERS: dict[str, Callable[[Any, Any], Any]] = {
     RESULT: lambda function, key: cached_in(function, key[0])[key[1]],
     CACHED: lambda function, asked: Content(remembered(function, asked)),
     HELD: lambda value, _: value,
+    LIES: lambda container, slot: answer(lying_in(slot[0], container, slot[1]).__array_interface__),
     FOLLOWED: lambda followed, _: Content(followed.holds()),
 }
 

@@ -108,7 +108,7 @@ class Cursor:
         self._stop = stop
         self._watch = watch
         self._least = least
-        self._resolves = resolves
+        self.resolves = resolves
         self._careful = careful
         self._at_length = at_length
         self.strayed = False
@@ -235,7 +235,7 @@ class Cursor:
         """
         known = self.node.operations
         was = known[self.index] if self.index < len(known) else None
-        if was is not None and (self._resolves or not operation.computes):
+        if was is not None and (self.resolves or not operation.computes):
             was = was.resolved()
         if was is None or not was.is_called_as(operation):
             expected = was.name if was is not None else "the end"
@@ -271,7 +271,7 @@ class Cursor:
                 known.append(operation)
             return
         was = known[index] if index < len(known) else None
-        if was is not None and self._resolves:
+        if was is not None and self.resolves:
             was = was.resolved()
         if was is None and index == len(known) and not node.complete:
             known.append(operation)

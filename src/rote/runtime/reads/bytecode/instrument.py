@@ -78,13 +78,15 @@ class Around:
 
     Attributes:
         before: By the name of an instruction and that of its code, what is told the topmost value before it.
+        instead: By the name of an instruction, what is given the topmost value before it, and gives another.
         behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
             given the value that it leaves, and gives another for it.
         plain: Types of which notes of operands say nothing; if all operands are of one, none is called.
-        changed: Types of values that may get another behind an instruction.
+        changed: Types of values in whose place another may stand behind an instruction, or before it.
     """
 
     before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None
+    instead: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
     behind: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
     plain: frozenset[type] = frozenset()
     changed: frozenset[type] = frozenset()
@@ -150,6 +152,7 @@ class _Writer:
             if told is not None:
                 self.stack.most_copied = max(self.stack.most_copied, 1)
                 text += self._callable(told) + write(_COPY, 3) + _call(1) + _POP
+            text += self._exchange(self._around.instead(name))
             for one in held:
                 if one.name == "KW_NAMES":  # its own line may be another than that of the call
                     made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
@@ -180,7 +183,10 @@ class _Writer:
             name = f"{name} {cmp_op[argument >> _COMPARED_BY]}"
         elif name == "CALL_INTRINSIC_1" and argument != UNARY_POSITIVE:
             return b""
-        function = self._around.behind(name)
+        return self._exchange(self._around.behind(name))
+
+    def _exchange(self, function: Callable[[Any], Any] | None) -> bytes:
+        """What takes the topmost value, and leaves another in its place."""
         if function is None:
             return b""
         self.stack.most_copied = max(self.stack.most_copied, 1)

@@ -20,6 +20,7 @@ from ....base import identity, is_internal, is_own
 from ...numbers import GLOBAL_GENERATORS, INDEX_TYPES, can_draw
 from ...objects import (
     Content,
+    base_of,
     has_parts_in_c,
     is_hashed_in_c,
     is_python,
@@ -694,8 +695,10 @@ def change(trace: Trace, value: Any) -> None:
     if any(value is each for each in GLOBAL_GENERATORS):
         trace.draws(value, draws=False)
     elif not trace.outside.has(value):
-        if trace.outside.given.branch(value) is not None:
-            trace.writes.change(value)
+        written = base_of(value) if type(value) is numpy.ndarray else value
+        looks = written is not value and trace.outside.has(written)
+        if looks or trace.outside.given.branch(value) is not None or trace.outside.has_taken(written):
+            trace.writes.change(written)
         return
     elif is_readable(value):
         whole(trace, value)

@@ -90,12 +90,13 @@ from ...numbers import (
     WRITES_BY_NAME,
     Draw,
     TrackedNumbers,
+    can_be_filled,
     index_form,
     is_array,
     is_data,
     takes_names,
 )
-from ...objects import ARRAY_FACTS, is_of_pybind, is_standard, pointer_of
+from ...objects import ARRAY_FACTS, base_of, is_of_pybind, is_standard, is_view, pointer_of
 from ...pytorch import calls_python
 from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
@@ -133,6 +134,8 @@ _WRITTEN_BY: Mapping[Any, Sequence[str]] = {
 _BUFFERS = frozenset({io.BufferedWriter, io.BufferedRandom, io.BytesIO, io.FileIO})
 _OF_JSON = frozenset({"allow_nan", "check_circular", "ensure_ascii", "indent", "separators", "sort_keys"})
 """Settings of JSON that are data."""
+_DRAWN_WITH = KINDS | _JOINED | {numpy.ndarray}
+"""Types of what a draw is given that is computed again."""
 _COMPUTED = _NUMBERS | TEXTS | {numpy.ndarray}
 _GIVEN = _COMPUTED | {list, tuple, type(None)} | OVER_ITEMS
 """Types of what is changed where a call has given it."""
@@ -190,9 +193,11 @@ _PLACES = {bisect.bisect_right: ("<=", "<"), bisect.bisect_left: ("<", "<=")}
 
 _OF_NUMPY: type = type(numpy.clip)
 """The type of numpy's functions in Python that others may replace for their own arrays."""
-_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType})
+_IN_NUMPY = frozenset({numpy.ufunc, _OF_NUMPY, BuiltinFunctionType, FunctionType})
 """Types of numpy's functions."""
-_OF_NUMBERS = (numpy.array, numpy.asarray)
+_OF_NUMBERS = (
+    numpy.array, numpy.asarray, numpy.full, numpy.arange, numpy.linspace, numpy.logspace, numpy.geomspace,
+)  # fmt: skip
 """Functions of numpy's that make an array of numbers of Python's."""
 _FIELDS_OF_C = (MemberDescriptorType, GetSetDescriptorType)
 _NOTHING: frozenset[int] = frozenset()
@@ -295,7 +300,7 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._behind, changed=_GIVEN)
+        self.around = Around(self._before, self._instead, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
@@ -338,8 +343,9 @@ class TrackingNotes:
             numbers.at_work = True
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
-                if numbers.values or handler not in _ASK_OF_KNOWN:
-                    numbers.meet(given)
+                # what looks at an array may go on doing so once that is followed
+                arrays = numpy.ndarray in map(type, given)
+                if numbers.values or arrays or handler not in _ASK_OF_KNOWN:
                     handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
@@ -379,6 +385,10 @@ class TrackingNotes:
         numbers = self._numbers()
         if numbers is not None and type(value) in _LOOKED_INTO:
             numbers.pin_inside(value)
+
+    def _instead(self, name: str) -> Callable[[Any], Any] | None:
+        """What takes a value that is about to be taken apart."""
+        return self._iterates if name in ("UNPACK_SEQUENCE", "UNPACK_EX") else None
 
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
         """What takes the value that an instruction leaves."""
@@ -503,10 +513,11 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         _owe(trace, numbers, key)
     elif type(owner) in TEXTS:
         numbers.pin_inside(owner, key)
-    elif type(owner) is numpy.ndarray and numbers.holds_array((owner, key)):
+    elif type(owner) is numpy.ndarray and (numbers.holds_array((owner, key)) or numbers.leads(key)):
         form = index_form(key) if is_array(owner) else None
         if form is not None and numbers.expression(owner) is None:
             content(trace, owner)
+            numbers.pick_from(owner)
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
@@ -514,6 +525,8 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         numbers.look_up_next(tuple(owner))  # C asks the tensor for its number
     else:
         numbers.pin_inside(key)
+        if type(owner) is numpy.ndarray and is_view(owner, key):
+            numbers.show(owner)
 
 
 def _is_table(trace: Trace, numbers: TrackedNumbers, owner: Any) -> bool:
@@ -598,8 +611,11 @@ def _put(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, key: 
 
 def _follows_writes(trace: Trace, numbers: TrackedNumbers, function: str, array: Any, *operands: Any) -> bool:
     """Whether it is followed what an array holds that the call has made, once it is written."""
-    known = trace.outside.has(array) or trace.outside.is_tensors(array)
-    return not known and numbers.write(function, array, *operands)
+    base = base_of(array) if type(array) is numpy.ndarray else array
+    known = trace.outside.has(base) or trace.outside.is_tensors(array)
+    if trace.outside.has(base) and not numbers.keeps(base) and can_be_filled(base):
+        numbers.wait()
+    return (not known or numbers.keeps(base)) and numbers.write(function, array, *operands)
 
 
 def _store_attribute(trace: Trace, numbers: TrackedNumbers, name: str, new: Any, owner: Any) -> None:
@@ -800,7 +816,12 @@ def _call(
 ) -> None:
     """Something is called; the last ones of the arguments have names."""
     kind = type(function)
-    if kind is FunctionType and not numbers.has_arrays and function is not json.dumps:
+    if (
+        kind is FunctionType
+        and not numbers.has_arrays
+        and function is not json.dumps
+        and function not in NAME_OF
+    ):
         numbers.asks_for_one = False
         _into_python(trace, numbers, function, args)
         return
@@ -810,17 +831,17 @@ def _call(
     if draw is not None and trace.outside.has_generator(draw.generator):
         for each in args if (draw.args or draw.named) and not draw.orders else ():
             whole(trace, each)
-            if type(each) not in KINDS or not numbers.is_found_at_once(each):
+            known = type(each) in _DRAWN_WITH and not draw.fills
+            if not (known and numbers.is_found_at_once(each)):
                 numbers.pin_inside(each)
         filled = args[0] if draw.fills else None
         if filled is None or not trace.outside.has(filled):
-            numbers.draw_next(draw, trace.running.frame(), filled)
+            numbers.draw_next(draw, args, trace.running.frame(), filled)
         return
     if numbers.clock and type(function) is BuiltinFunctionType and function in TELL_TIME:
         numbers.read_clock(function, trace.running.frame())
         return
-    from_numbers = any([function is each for each in _OF_NUMBERS])
-    applied = _on_arrays(numbers, function, args, names) if numbers.has_arrays or from_numbers else None
+    applied = _on_arrays(function, args, names)
     if applied is not None:
         numbers.computes_apart(*applied, trace.running.frame())
         return
@@ -838,7 +859,7 @@ def _call(
     elif type(function) is FunctionType:
         _into_python(trace, numbers, function, args)
     elif numbers.has_arrays and [*map(type, args)] == [numpy.ndarray] and _is_of_memory(function):
-        return  # the tensor is met with its memory
+        numbers.show(args[0])  # the tensor is met with its memory
     elif isinstance(function, type):
         _construct(trace, numbers, function, args, named)
     elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
@@ -875,21 +896,26 @@ def _gives_one(function: Any) -> bool:
 
 
 def _on_arrays(
-    numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], names: tuple[str, ...]
+    function: Any, args: tuple[Any, ...], names: tuple[str, ...]
 ) -> tuple[str, tuple[Any, ...]] | None:
     """What a function of numpy's or a method of an array computes of arrays, in the form of operands."""
-    owner = getattr(function, "__self__", None)
-    if type(owner) is numpy.ndarray and type(function) is BuiltinFunctionType:
+    if type(function) is BuiltinFunctionType and type(function.__self__) is numpy.ndarray:
         if function.__name__ not in METHODS:
             return None
-        how, name, args = METHOD, function.__name__, (owner, *args)
+        how, name, args = METHOD, function.__name__, (function.__self__, *args)
     elif type(function) in _IN_NUMPY and function in NAME_OF:
         how, name = FUNCTION, NAME_OF[function]
     else:
         return None
     known = takes_names(names) and all(map(_is_of_array, args))
-    known = known and (numbers.holds_array(args) or any([function is each for each in _OF_NUMBERS]))
+    known = known and (_holds_array(args) or any([function is each for each in _OF_NUMBERS]))
     return (how, (name, names, *args)) if known else None
+
+
+def _holds_array(values: Sequence[Any]) -> bool:
+    return any([
+        _holds_array(each) if type(each) in _JOINED else type(each) is numpy.ndarray for each in values
+    ])  # fmt: skip
 
 
 def _is_of_array(value: Any) -> bool:

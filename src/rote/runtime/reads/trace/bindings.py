@@ -18,6 +18,7 @@ from ...arguments import (
     CONTENTS,
     DEEPEST,
     DELETED,
+    FILLED,
     STORED,
     TOLD,
     Bound,
@@ -326,6 +327,9 @@ class Bindings:
         If anything of it was read before, that is how long it is, or plain values that stay where they are
         beside numbers that change: else an earlier call has left what is read.
         """
+        if self._outside.has_taken(each.container):
+            self._fill_array(binding, each)
+            return
         found, reads, where = each.container, self._outside.reads, identity(each.container)
         asked = [read for address, read in reads.items() if address[1] == identity(found)]
         if type(found) not in (list, deque, *MAPPINGS):
@@ -341,6 +345,16 @@ class Bindings:
             return
         if _are_plain(keys) and self._can_be_made(held, binding.marking):
             binding.add(target, held)
+            self.bound.add(each.address)
+
+    def _fill_array(self, binding: Binding, each: WrittenSlot) -> None:
+        """An array outside was written: what it holds is a part, if that is followed."""
+        numbers, array = self._followed.numbers, each.container
+        target = Target(FILLED, array, None, self._outside.names.path(each.owner, ""))
+        if numbers is None or not (binding.others or target.address in binding.often):
+            return
+        if (left := numbers.left_in(array)) is not None:
+            binding.add(target, left)
             self.bound.add(each.address)
 
     def _fill_given(self, binding: Binding, each: WrittenSlot, number: int) -> None:

@@ -10,7 +10,7 @@ from weakref import ref
 
 from ....base import identity
 from ...arguments import APPENDED, can_be_carried, holds_tensors
-from ...numbers import GLOBAL_GENERATORS, KINDS, is_array
+from ...numbers import GLOBAL_GENERATORS, KINDS, can_be_filled, is_array
 from ...objects import UNSET, Content, Position, members, said_module, text_of
 from ...pytorch import gathers
 from ...state import (
@@ -20,12 +20,14 @@ from ...state import (
     ITEM,
     LENGTH,
     LENGTHENED,
+    LIES,
     MISSING,
     ORDER,
     WHETHER,
     Address,
     Read,
     address_of,
+    answer,
 )
 from .kinds import PLAIN_TYPES
 from .noted import Effect
@@ -59,6 +61,7 @@ class OutsideEffects:
     def found(self) -> Iterable[Effect]:
         """The call is over: what it leaves behind."""
         self._identify_kept()
+        self._outside.keep_arrays()
         yield from self._drawn_otherwise()
         for where, grown in self._slots.growing.items():
             if (APPENDED, where, None) in self._bound or where in self._slots.changed:
@@ -115,12 +118,17 @@ class OutsideEffects:
         left = slots.left_in(each)
         if each.address in slots.carried and left is slots.carried[each.address]:
             return  # it is as it was given, whatever that is
-        if left is not each.was:  # what an object outside holds is written where it lies
+        if left is not each.was and left is not each.itself:  # what that holds is written where it lies
             self._followed.leaves(left)
         now = outside.form(left)
         if not (outside.is_left(each, left) and outside.keep(left, each)):
             yield self._effect(each, each.suffix, each.was, now)
             return
+        if outside.looks_at_another(left):  # somebody may write to that
+            lies = self._as_it_is(each, answer(left.__array_interface__))._replace(
+                kind=LIES, key=(each.kind, each.key), suffix=f"{each.suffix} (how it lies)"
+            )
+            outside.reads.setdefault(_key(lies), lies)
         read = self._as_it_is(each, now)  # a replay leaves it as the call does, if it is so before
         if outside.given.branch(each.container) is not None:
             outside.given.read(read.kind, read.container, read.key, now, read.name)
@@ -217,7 +225,7 @@ class OutsideEffects:
         path = outside.names.path(each.owner, suffix)
         name = path if number is None else outside.given.names[number] + suffix
         address = address_of(each.kind, each.container, each.key)
-        left = (*_other_numbers(each), *self._lengthened(each)) if number is None else ()
+        left = (*self._other_numbers(each), *self._lengthened(each)) if number is None else ()
         window = _window(each) if number is None else None
         holds = _holds_more(each.was, each.now() if each.kind else contents(each.container))
         return Effect(
@@ -232,6 +240,12 @@ class OutsideEffects:
         if not grows or where in slots.changed or type(container) not in LENGTHENED:
             return ()
         return (address_of(LENGTH, container, None),)
+
+    def _other_numbers(self, each: WrittenSlot) -> tuple[Address, ...]:
+        """The slots that have changed, and had numbers and have numbers; those of an array that has."""
+        if can_be_filled(each.container):
+            return tuple([slot.address for slot in self._outside.slots_of(each.container)])
+        return _other_numbers(each)
 
 
 def _window(each: WrittenSlot) -> ref[deque[Any]] | None:

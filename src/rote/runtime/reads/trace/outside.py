@@ -152,7 +152,9 @@ class Outside(dict[int, Any]):
         self.arguments: dict[int, str] = {}  # names of tensors that are arguments, by identity
         self.tensors: set[int] = set()  # identities of those, and of the tensors that were met outside
         # arrays that the call has made over memory of tensors, by identity, and what to call if one is read
-        self._taken: set[int] = set()  # identities of what lay in slots whose numbers are followed
+        self._memory: dict[int, Any] = {}  # of arrays from outside: what owns it, which is no one's else
+        # slots whose numbers are followed, by the identity of what lay there
+        self._taken: dict[int, list[Read]] = {}
         self.under_tensors: dict[int, Any] = {}  # arrays of the call's of which tensors are made, by address
         self.lent: dict[int, tuple[Any, Callable[[bool], bool]]] = {}
         self.reads_arrays = False  # Python or C reads numbers of arrays among the arguments, or writes some
@@ -228,6 +230,8 @@ class Outside(dict[int, Any]):
                 self._find(part, owner, suffix)
         if which in self or not trait & FINDS:
             return
+        if trait & NUMBERED:
+            self._meet_array(value)
         if self.kinds[type(value)] == CONTAINER and self._traits[type(owner)] & COMPILES:
             return
         if trait & STAGED and is_empty_stage_table(value):  # a scaler fills it, and leaves a new one
@@ -284,14 +288,15 @@ class Outside(dict[int, Any]):
         if type(array) is not numpy.ndarray or not can_be_copied(array) or not self._is_own(array):
             return False
         base = base_of(array)
-        if not self._taken.isdisjoint((identity(array), identity(base))):
+        if not self._taken.keys().isdisjoint((identity(array), identity(base))):
             return False
         return not any([base_of(each) is base for each in self.under_tensors.values()])
 
     def _is_own(self, array: Any) -> bool:
         """Whether the call has made an array, not over the memory of something else."""
         base = base_of(array)
-        ours = not (self.has(array) or self.has(base)) and base.flags.owndata and not array.dtype.hasobject
+        known = self.has(array) or identity(base) in self._memory
+        ours = not known and base.flags.owndata and not array.dtype.hasobject
         return ours and array.nbytes <= COMPARED_BYTES and not self.is_tensors(array)
 
     def _lender(self, array: Any) -> Any:
@@ -531,6 +536,7 @@ class Outside(dict[int, Any]):
             self._find(value, whose, suffix)
         if trait & NUMBERED:
             self._read_numbers(value)
+            self._meet_array(value)
         if trait & SHARDED:
             self.names.setdefault(identity(value), (identity(whose), suffix))
             self._read_sharded(value)
@@ -682,8 +688,36 @@ class Outside(dict[int, Any]):
         takes = self.followed.takes(kind, container, key, value, owner, name, at)
         if takes:
             self.hold((container, value))
-            self._taken.add(identity(value))
+            read = Read(kind, container, key, value, identity(owner), suffix, self.names)
+            self._taken.setdefault(identity(value), []).append(read)
+            self.names.setdefault(identity(value), (identity(owner), suffix))
         return takes
+
+    def has_taken(self, array: Any) -> bool:
+        """Whether an array lies in a slot outside whose numbers are followed."""
+        return identity(array) in self._taken and type(array) is numpy.ndarray
+
+    def looks_at_another(self, value: Any) -> bool:
+        """Whether it is an array over the memory of one that lies outside."""
+        base = base_of(value) if type(value) is numpy.ndarray else value
+        return base is not value and (identity(base) in self._memory or self.has_taken(base))
+
+    def slots_of(self, array: Any) -> list[Read]:
+        """The slots in which the call has found an array."""
+        return [each for each in self.reads.values() if each.kind in SLOTS and self._lay_in(each) is array]
+
+    def keep_arrays(self) -> None:
+        """The call writes to an array that is followed: which one it is is a condition, as of all others.
+
+        One of them that is put in place later may look at its memory.
+        """
+        written = [each.container for each in self.slots.changed.values() if self.has_taken(each.container)]
+        for each in [one for array in written for one in self._taken[identity(array)]]:
+            self.reads[each.kind, identity(each.container), each.key] = each
+        for where, read in [*self.reads.items()] if written else ():
+            if type(found := self._lay_in(read)) is numpy.ndarray:
+                self.read_held(found)
+                self.reads[where] = read._replace(value=found)
 
     def read_attribute(self, table: dict[str, Any], name: str, owner: Any) -> None:
         """Note a read of what an object outside has in its table under a name, or has not."""
@@ -732,6 +766,12 @@ class Outside(dict[int, Any]):
             self.running.refuse(name, text)
         elif array.nbytes > ARRAY_BYTES:
             self.read(NUMBERS, array, None, Content(array.tobytes()), " (its numbers)")
+
+    def _meet_array(self, array: Any) -> None:
+        base = base_of(array)
+        self._memory[identity(base)] = base
+        if self._numbers is not None:
+            self._numbers.meet(array)
 
     def look_into(self, array: Any) -> None:
         """The numbers of an array outside are read in Python, whatever else is made of it."""
@@ -824,6 +864,7 @@ class Outside(dict[int, Any]):
             self.reads,
             self._held,
             self._taken,
+            self._memory,
             self.replaced,
             self.moved,
             self.lent,

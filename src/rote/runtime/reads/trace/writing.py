@@ -12,8 +12,10 @@ from collections.abc import Iterable, Sequence, Set
 from types import FrameType
 from typing import Any
 
+import numpy
+
 from ....base import identity, is_instance, is_own
-from ...arguments import CONTENTS, SlotsBefore
+from ...arguments import CONTENTS, FILLED, SlotsBefore
 from ...objects import can_tell, end_of, members, said_module, seen_dying, sink_of
 from ...state import ITEM, MISSING
 from .callables import Callables
@@ -89,7 +91,7 @@ class OutsideWrites:
 
     def change(self, container: Any) -> None:
         """Any member of a container that is outside is about to be written."""
-        if not self._is_outside(container):
+        if not (self._is_outside(container) or self._outside.has_taken(container)):
             return
         self._outside.pin(container)
         self._outside.look_at_key(container)
@@ -130,7 +132,9 @@ class OutsideWrites:
     def _keep(self, written: Any, kind: str, container: Any, key: Any) -> None:
         if self._before is None or self._outside.given.branch(written) is not None:
             return
-        if kind != CONTENTS or is_instance(container, (list, dict, deque, set)):
+        if type(container) is numpy.ndarray:
+            self._before.hold(FILLED, container, None)
+        elif kind != CONTENTS or is_instance(container, (list, dict, deque, set)):
             self._before.hold(kind, container, key)
 
     def put_back(self) -> None:
