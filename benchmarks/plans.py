@@ -54,13 +54,13 @@ def training(device: torch.device) -> tuple[Callable[..., Any], Callable[[int], 
 
 
 def giving_up(device: torch.device) -> tuple[Callable[..., Any], Callable[[int], tuple[Any, ...]]]:
-    """A list grows, and is read: no call is ever replayed."""
+    """A list grows at its front, and is read: no call is ever replayed."""
     seen: list[float] = []
     model = nn.Linear(64, 64).to(device)
 
     def call(x: Tensor) -> Tensor:
-        seen.append(float(len(seen)))
-        out: Tensor = model(x) * seen[-1]
+        seen.insert(0, float(len(seen)))
+        out: Tensor = model(x) * sum(seen)
         return out
 
     return call, lambda number: (torch.randn(8, 64, device=device),)

@@ -96,11 +96,11 @@ def counter(device: torch.device) -> Program:
 
 
 def growing_list(device: torch.device) -> Program:
-    """A list on the module that grows by a number, and whose length is read."""
+    """A list on the module that grows at its front, and whose length is read."""
     model = Model(device)
 
     def step(x: Tensor) -> Tensor:
-        model.seen.append(x.shape[1])
+        model.seen.insert(0, x.shape[1])
         return model(x) / len(model.seen)
 
     return Program(step, ((x,) for x in inputs(device)))

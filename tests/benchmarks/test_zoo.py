@@ -67,8 +67,8 @@ def counter(wrap, device):
     seen = []
 
     def step(x):
-        seen.append(len(seen))
-        return x * seen[-1]
+        seen.insert(0, len(seen))
+        return x * sum(seen)
 
     step = wrap(step)
     while True:
@@ -88,8 +88,8 @@ def counter(wrap, device):
     seen = []
 
     def step(x):
-        seen.append(len(seen))
-        return network(x) * seen[-1]
+        seen.insert(0, len(seen))
+        return network(x) * sum(seen)
 
     step = wrap(torch.no_grad()(step))
     while True:

@@ -214,7 +214,8 @@ def traced(monkeypatch):
 def test_prompts_come_again(device, function, form):
     graphed = in_both_ways(function, form, PROMPTS, device, keep=True)
     if function not in (listed, backward, asked):
-        assert graphed.report().replayed >= 2 * LENGTHS, graphed.explain()
+        vain = function is remembered_tensor  # one call is followed that stores under the number
+        assert graphed.report().replayed >= 2 * LENGTHS - vain, graphed.explain()
 
 
 def test_each_length_is_traced_once(device, traced):

@@ -229,7 +229,7 @@ def array(net):
     held = numpy.zeros(3)
 
     def fn(x):
-        held[0] += 1  # here
+        held.fill(held[0] + 1)  # here
         return x * 2
 
     return fn

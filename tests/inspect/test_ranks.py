@@ -13,8 +13,8 @@ def report(calls, *, counts=False):
 
     def step(x):
         if counts:
-            seen.append(len(seen))
-        return x * 2 + len(seen)
+            seen.insert(0, len(seen))
+        return x * 2 + sum(seen)
 
     g = rote.graph(step)
     for _ in range(calls):

@@ -51,8 +51,8 @@ def numbers():
 
 def giving_up():
     def grows(x):
-        SEEN.append(float(x.sum()))
-        return x * SEEN[-1]
+        SEEN.insert(0, float(x.sum()))
+        return x * sum(SEEN)
 
     return grows, lambda number: (torch.randn(4),)
 
