@@ -19,7 +19,7 @@ from typing import Any
 import numpy
 import torch
 
-from ...base import identity
+from ...base import identity, is_instance
 from ..objects import mark
 from .arrays import is_array
 from .expressions import KINDS, STRICT, Expression, value_of
@@ -189,7 +189,7 @@ def _is_plain(value: Any) -> bool:
     if type(value) in _SEQUENCES:
         return all([type(each) in _PLAIN for each in value])
     of_numbers = is_array(value) and value.size <= _LARGEST
-    return of_numbers or type(value) in _PLAIN or isinstance(value, (numpy.dtype, type))
+    return of_numbers or type(value) in _PLAIN or is_instance(value, (numpy.dtype, type))
 
 
 def _fixed(value: Any) -> Any:

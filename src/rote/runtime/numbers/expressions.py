@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ...base import float_bits
+from ...base import float_bits, is_instance
 from .arrays import APPLIED_TO_ARRAYS, array_token, copied
 
 OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
@@ -221,9 +221,9 @@ def _kept(value: Any) -> Any:
 def _bits(value: Any) -> Any:
     if type(value) is float:
         return float_bits(value)
-    if isinstance(value, numpy.generic):
+    if is_instance(value, numpy.generic):
         return value.tobytes()
-    if isinstance(value, numpy.ndarray):
+    if is_instance(value, numpy.ndarray):
         return array_token(value)
     if type(value) in (list, tuple):
         return tuple([(type(each), _bits(each)) for each in value])

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy
 
-from ...base import float_bits, float_of
+from ...base import float_bits, float_of, is_instance
 
 _HEAD = object.__basicsize__
 """Bytes of an object that say which type it has, and how many refer to it."""
@@ -29,7 +29,7 @@ def fresh(value: Any) -> Any:
     """An equal number that is another object, of the same type; None if there is none."""
     if type(value) is float:
         return float_of(float_bits(value))
-    if isinstance(value, numpy.generic):
+    if is_instance(value, numpy.generic):
         return value.copy()
     if type(value) is str:
         return value[:1] + value[1:] if len(value) > 1 else _letter(value)

@@ -23,6 +23,8 @@ from weakref import ReferenceType
 import numpy
 import torch
 
+from ...base import is_instance
+
 _SETTINGS = (torch.dtype, torch.device, torch.layout, torch.memory_format, torch.Size, numpy.dtype)
 _COPIES = frozenset({Decimal, date, timedelta})
 """Classes of C's whose objects hold copies of numbers; of those with a time zone C may call code."""
@@ -34,13 +36,13 @@ _CACHED: type = type(lru_cache(len))
 
 def is_data(value: Any) -> bool:
     """Whether an object holds no number of Python's but copies, and C can call no Python code by it."""
-    if isinstance(value, (torch.Tensor, torch.ScriptObject, numpy.generic, ModuleType, CodeType)):
+    if is_instance(value, (torch.Tensor, torch.ScriptObject, numpy.generic, ModuleType, CodeType)):
         return True
-    if isinstance(value, numpy.ndarray):
+    if is_instance(value, numpy.ndarray):
         return not value.dtype.hasobject
-    if isinstance(value, type):
+    if is_instance(value, type):
         return not value.__flags__ & _MADE_IN_PYTHON
-    return type(value) in _COPIES or isinstance(value, _SETTINGS)
+    return type(value) in _COPIES or is_instance(value, _SETTINGS)
 
 
 def is_told_by_content(kind: type) -> bool:
@@ -74,7 +76,7 @@ def parts_of(value: Any) -> Iterable[Any] | None:
         return value.start, value.stop, value.step
     if kind is dict:
         return [part for pair in dict.items(value) for part in pair]
-    if isinstance(value, type):
+    if is_instance(value, type):
         made = [
             each for each in type.mro(value) if each.__flags__ & _MADE_IN_PYTHON and each is not torch.Tensor
         ]
@@ -82,7 +84,7 @@ def parts_of(value: Any) -> Iterable[Any] | None:
     if kind is FunctionType:
         cells = value.__closure__ or ()
         return [*cells, *(value.__defaults__ or ()), value.__kwdefaults__, value.__dict__]
-    if isinstance(value, ReferenceType):
+    if is_instance(value, ReferenceType):
         return [value()]
     if kind is _CACHED:  # of the arguments that it knows C keeps no more than it was shown
         return [value.__wrapped__, value.__dict__]

@@ -55,7 +55,7 @@ from weakref import ReferenceType
 import numpy
 import torch
 
-from ....base import identity, is_own
+from ....base import identity, is_instance, is_own
 from ...numbers import (
     BINARY,
     CALLED,
@@ -509,7 +509,7 @@ def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> 
 
 
 def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
-    if isinstance(owner, _TENSORS):
+    if is_instance(owner, _TENSORS):
         _owe(trace, numbers, key)
     elif type(owner) in TEXTS:
         numbers.pin_inside(owner, key)
@@ -521,7 +521,7 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         numbers.pin_inside(owner, key) if form is None else numbers.compute_next(ITEM, (owner, form))
     elif numbers.expression(key) is not None and _is_table(trace, numbers, owner):
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
-    elif isinstance(key, _TENSORS) and type(owner) in _JOINED and _is_table(trace, numbers, owner):
+    elif is_instance(key, _TENSORS) and type(owner) in _JOINED and _is_table(trace, numbers, owner):
         numbers.look_up_next(tuple(owner))  # C asks the tensor for its number
     else:
         numbers.pin_inside(key)
@@ -557,7 +557,7 @@ def _store_slice(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, st
 
 
 def _store_item(trace: Trace, numbers: TrackedNumbers, new: Any, owner: Any, key: Any) -> None:
-    if isinstance(owner, _TENSORS):
+    if is_instance(owner, _TENSORS):
         _owe(trace, numbers, new, key)
     elif type(owner) is numpy.ndarray:
         _put(trace, numbers, STORED, owner, key, new)
@@ -720,7 +720,7 @@ def _unary(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
 
 def _operands(trace: Trace, numbers: TrackedNumbers, operands: tuple[Any, ...]) -> None:
     """Numbers are computed with; a tensor's operand may become one of an operation."""
-    if any([isinstance(each, _TENSORS) for each in operands]):
+    if any([is_instance(each, _TENSORS) for each in operands]):
         _owe(trace, numbers, *operands)
     elif all([type(each) in _NUMBERS or is_array(each) for each in operands]):
         numbers.compute_next("", operands)
@@ -851,7 +851,7 @@ def _call(
         return
     if type(function) is MethodType:
         function, args = function.__func__, (function.__self__, *args)
-    if is_of_pybind(function) and not isinstance(function, _C_FUNCTIONS):
+    if is_of_pybind(function) and not is_instance(function, _C_FUNCTIONS):
         function = function.__func__
     if type(function) is partial:
         bound = function.keywords
@@ -860,9 +860,9 @@ def _call(
         _into_python(trace, numbers, function, args)
     elif numbers.has_arrays and [*map(type, args)] == [numpy.ndarray] and _is_of_memory(function):
         numbers.show(args[0])  # the tensor is met with its memory
-    elif isinstance(function, type):
+    elif is_instance(function, type):
         _construct(trace, numbers, function, args, named)
-    elif isinstance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
+    elif is_instance(function, _C_FUNCTIONS) or type(function) is numpy.ufunc:
         _into_c(trace, numbers, function, args, named)
     elif function is numpy.put_along_axis and len(args) == 4 and not named:
         array, *operands = args
@@ -891,7 +891,7 @@ def _is_of_memory(function: Any) -> bool:
 
 def _gives_one(function: Any) -> bool:
     """Whether all that a function asks of a tensor is what it gives as it is: a number, or a list."""
-    of_c = isinstance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE
+    of_c = is_instance(function, _C_FUNCTIONS) and function.__name__ in _GIVE_ONE
     return of_c or any([function is each for each in (int, float)])
 
 
@@ -923,7 +923,7 @@ def _is_of_array(value: Any) -> bool:
     if type(value) in _JOINED:
         return len(value) <= _MOST_COMPARED and all(map(_is_of_array, value))
     kinds = (*_NUMBERS, str, type(None), type, numpy.dtype)
-    return is_array(value) or isinstance(value, kinds)
+    return is_array(value) or is_instance(value, kinds)
 
 
 def _draw_of(function: Any, args: tuple[Any, ...], names: tuple[str, ...]) -> Draw | None:
@@ -1011,7 +1011,7 @@ def _is_of_c_itself(maker: Any) -> bool:
 
 def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[Any, ...], named: int) -> None:
     """C is called."""
-    if isinstance(function, (BuiltinFunctionType, MethodWrapperType)):
+    if is_instance(function, (BuiltinFunctionType, MethodWrapperType)):
         owner, described = function.__self__, _descriptor(function)
         if described is not None:
             function, args = described, (owner, *args)
@@ -1041,7 +1041,7 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.stop(f"{function.__name__} may see any number")
     elif function in _IDENTITIES.values():
         _identified(numbers, function, args)
-    elif function is type.__call__ and args and isinstance(args[0], type):
+    elif function is type.__call__ and args and is_instance(args[0], type):
         _make(trace, numbers, args[0], args[1:], named)
     elif function in _MADE_AS:
         _into_c(trace, numbers, _MADE_AS[function], args[1:], named)
@@ -1252,7 +1252,7 @@ def _iterated(trace: Trace, numbers: TrackedNumbers, args: tuple[Any, ...]) -> N
     """
     for each in args:
         numbers.pin(each)
-        known = type(each) in _NUMBERS or each is None or is_data(each) or isinstance(each, type)
+        known = type(each) in _NUMBERS or each is None or is_data(each) or is_instance(each, type)
         if type(each) is map:
             function, *sources = map.__reduce__(each)[1]
             known = _hands_on_all(trace, numbers, function, *sources)

@@ -172,7 +172,7 @@ class Bindings:
 
     def _known_factory(self, factory: Any) -> Any:
         """What makes the defaults of a dict. What equals an object of the call's own may be another one."""
-        known = factory is None or isinstance(factory, (type, FunctionType, MethodType)) or is_in_c(factory)
+        known = factory is None or is_instance(factory, (type, FunctionType, MethodType)) or is_in_c(factory)
         if not known and not self._outside.has(factory):
             self._outside.running.refuse(
                 "a defaultdict", "hands out a defaultdict that calls an object of its own"
@@ -361,11 +361,11 @@ class Bindings:
         """A list or dict among the arguments was changed: all that it holds is a part."""
         found, given = each.container, self._outside.given
         table = found is not given.of(number)
-        own = not table and isinstance(found, (list, deque, dict))
+        own = not table and is_instance(found, (list, deque, dict))
         if not (own or type(found) is dict) or has_same_members(each.was, contents(found)):
             return
         held = members.values(found)
-        keys = members.keys(found) if isinstance(found, dict) else None
+        keys = members.keys(found) if is_instance(found, dict) else None
         can = not table and self._can_be_made(held, binding.marking) and _are_plain(keys)
         if not (can or given.rebuilt):
             return
