@@ -113,3 +113,26 @@ def test_what_is_seen_of_state_is_what_was_written(device, way, kept, still):
         return results
 
     assert_alike(played(rote.graph), played(lambda step: step))
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_seen_before_a_number_is_known(device, way):
+    """The number lies in state, and is read once something looks at the array."""
+
+    def played(wrap):
+        held = {"number": 0.0}
+
+        def step(x):
+            made = numpy.zeros(4)
+            found = WAYS[way](made)
+            made[0] = held["number"]
+            return x * seen(way, found)
+
+        call, results = wrap(step), []
+        for n in range(CALLS):
+            held["number"] = float(min(n, 3) if n < 18 else n)
+            results.append(call(torch.arange(1.0, 5, device=device)))
+        return results
+
+    assert_alike(played(rote.graph), played(lambda step: step))
