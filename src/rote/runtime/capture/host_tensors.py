@@ -17,7 +17,7 @@ import torch
 from ...base import Site, user_site
 from ...hazards import rules
 from ...hazards.rules import Reason, reason
-from ..numbers import TrackedNumbers, copied
+from ..numbers import TrackedNumbers
 from ..objects import form_of, pointer_of, tensor_over
 from ..operators import ScriptCall, facts_of, made_by_script, replaced_in, tensors_of
 from ..program import ArrayMemory, Operand, Operation, Origin, StorageTable, address_range, content_of
@@ -303,12 +303,7 @@ class HostTensors:
         if built.device is None and self._cursor.mode is Mode.OBSERVE:
             with unseen_functions():
                 self._lent.append(Lent.made(tensor, self.aside(tensor.clone)))
-
-        def build() -> torch.Tensor:  # replays write to the memory of the first one, which may be the user's
-            value = built.array.value
-            return make(copied(value) if built.device is None else value)
-
-        made = self.computed_tensor(tensor, name, built.data(tensor), build, None)
+        made = self.computed_tensor(tensor, name, built.data(tensor), lambda: make(built.array.value), None)
         if built.device is None:
             self._writes.know_array(made)
             if numbers.is_given(array):

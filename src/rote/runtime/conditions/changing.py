@@ -87,9 +87,9 @@ class ChangingNumbers:
                 self.add([address])
             self._left.add(address)
 
-    def excuse(self, waits: bool) -> None:
-        """A call was not followed in vain: what it asks for comes with further calls."""
-        if waits:
+    def excuse(self, falls_short: bool) -> None:
+        """A call was not followed in vain where a list is too short yet: it grows with further calls."""
+        if falls_short:
             self._tries = 0
 
     def add(self, slots: Iterable[Address]) -> None:

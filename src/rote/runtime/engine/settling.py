@@ -222,7 +222,7 @@ class Settling:
         numbers = self._plan.numbers
         if numbers is not None:
             changing.leave(numbers.left)
-            changing.excuse(numbers.waits)
+            changing.excuse(numbers.falls_short)
         if self._observed.strayed and not (self._noted.late or self._noted.unseen):
             changing.stray(self._observed.strayed, followed=numbers is not None and numbers.arrays)
         if any([each.name in TELL_TIME.values() for each in self._noted.unseen]):

@@ -217,9 +217,7 @@ class TrackedNumbers:
     ) -> None:
         self.wanted, self.leaves, self.reading, self.follows = wanted, leaves, reading, follows
         # in which those lie
-        self.containers = frozenset(
-            [container for kind, container, _ in wanted if kind not in (LAST, LENGTH)]
-        )
+        self.containers = frozenset([container for kind, container, _ in wanted if kind not in _AT_END])
         self._computation = computation if computation is not None else Computation(reading)
         self._steps: dict[Expression, None] = {}  # what was computed, in order
         self._values: dict[Expression, Any] = {}  # what some of it gave
@@ -273,7 +271,7 @@ class TrackedNumbers:
         self.asks_length = 0  # identity of the frame that asks an object of Python's how long it is
         self._answer: Any = None
         self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
-        self.waits = False  # a list is shorter than the call asks for the last of it
+        self.falls_short = False  # a list is shorter than the call asks for the last of it
         # containers that somebody asks now how long they are, by their identity: how long they were before
         # the call, and how many members it has added
         self.lengths: dict[int, tuple[Any, int]] = {}

@@ -103,7 +103,7 @@ class FollowedNumbers:
     def wait(self, container: Any) -> None:
         """A call asks for more of the last members of a list that grows than there are yet."""
         if self.numbers is not None and address_of(LENGTH, container, None) in self.numbers.wanted:
-            self.numbers.waits = True
+            self.numbers.falls_short = True
 
     def put_back(self, left: Iterable[tuple[Target, Any]]) -> None:
         """Slots that hold what stood for a number get that number again; others may ask which it is.
