@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy
 
-from ...base import float_bits, is_instance
+from ...base import float_bits, identity, is_instance
 from .arrays import APPLIED_TO_ARRAYS, array_token, copied
 
 OF_NUMPY: frozenset[type] = frozenset({numpy.float64, numpy.float32, numpy.int64, numpy.int32})
@@ -132,7 +132,7 @@ class KeysOf:
         return isinstance(other, KeysOf) and self._mapping is other._mapping
 
     def __hash__(self) -> int:
-        return id(self._mapping)
+        return identity(self._mapping)
 
 
 HAS = "has"

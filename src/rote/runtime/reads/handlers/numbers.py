@@ -318,8 +318,6 @@ class TrackingNotes:
             elif handler is _called and type(given[1]) is BuiltinFunctionType:
                 _identified(numbers, given[1], given[2:])
             original(*given)
-        elif numbers.asks_for_one and _is_asked_by_us(trace.running.frame()):
-            original(*given)
         elif not numbers.at_work:  # else a note runs code of the standard library that is instrumented, too
             if numbers.drawing is not None:
                 if _is_below(numbers.drawing[1]) and trace.running.frame() is not numbers.drawing[1]:
@@ -344,8 +342,7 @@ class TrackingNotes:
             try:
                 original(*given)  # what it finds outside to be followed lies there from now on
                 # what looks at an array may go on doing so once that is followed
-                arrays = numpy.ndarray in map(type, given)
-                if numbers.values or arrays or handler not in _ASK_OF_KNOWN:
+                if numbers.values or handler not in _ASK_OF_KNOWN or numpy.ndarray in map(type, given):
                     handler(trace, numbers, *given)
             except Exception as error:  # it must not reach the user's call
                 numbers.stop(f"a note failed: {error!r}")
@@ -461,13 +458,6 @@ def _unprofiled(function: Callable[..., Any], *args: Any) -> Any:
         return function(*args)
     finally:
         set_profile(profiler)
-
-
-def _is_asked_by_us(frame: FrameType | None) -> bool:
-    """Whether code compares or hashes for our own code, below a function that is about to give a number."""
-    if frame is None or frame.f_back is None or frame.f_code.co_name not in ("__hash__", "__eq__"):
-        return False
-    return is_own(frame.f_back.f_code.co_filename)
 
 
 def _is_below(frame: FrameType | None) -> bool:
