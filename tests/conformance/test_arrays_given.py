@@ -289,6 +289,21 @@ def test_an_array_of_a_tensor_that_is_read_past_pytorch(device, look, before):
     assert bool(report.replayed) is (look in FOLLOWED), report
 
 
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list of numpy")
+def test_where_the_arrays_of_a_list_lie_means_nothing(device):
+    def make():
+        return lambda x: torch.tensor([numpy.ones(4, "float32"), numpy.arange(4.0)]).to(x) * x
+
+    held = []  # so that numpy puts the next ones elsewhere
+
+    def batch(n):
+        held.extend([numpy.ones(4, "float32"), numpy.arange(4.0)])
+        return (torch.from_numpy(numbers(n)).to(device),)
+
+    report = checked(make, batch)
+    assert report.replayed, report
+
+
 RETURNED = {
     "alone": lambda t, a: t.numpy(),
     "in a dict": lambda t, a: {"action": t.numpy(), "steps": 3},

@@ -193,6 +193,7 @@ def gone(own, n):
         other_numbers, another, of_another_type, longer, of_another_form, seen_as_integers, read_only, gone,
     ],
 )  # fmt: skip
+@pytest.mark.filterwarnings("ignore:Setting the")
 def test_who_changes_the_array_between_calls(device, change):
     report = checked(ring_that_is_read, device, change=change)
     assert report.replayed >= 8, report.reasons

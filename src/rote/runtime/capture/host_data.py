@@ -561,10 +561,11 @@ class HostDataMode(TorchFunctionMode):
         if len(args) == position + 1 and _holds_single(data):
             return self._build_of_read(func, args, kwargs)
         options = [*args[position + 1 :], *sorted((k, str(v)) for k, v in kwargs.items() if k != "data")]
-        contents = _read_tensors(data)
-        with below_transforms() as wrap:
-            if isinstance(data, numpy.ndarray):
+        if isinstance(data, numpy.ndarray):
+            with below_transforms() as wrap:
                 return wrap(self._from_array(func, data, args, kwargs))
+        contents = _read_values(data)
+        with below_transforms() as wrap:
             return wrap(self._from_values(func, contents, options, args, kwargs))
 
     def _build_of_read(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -861,10 +862,12 @@ def _holds_single(data: Any) -> bool:
     return found
 
 
-def _read_tensors(data: Any) -> Any:
-    """Host data with the values of the tensors in it; each of them is a host read."""
+def _read_values(data: Any) -> Any:
+    """Host data with the values of the tensors and arrays in it; each of the tensors is a host read."""
     if isinstance(data, torch.Tensor):
         return data.item() if data.numel() == 1 else data.tolist()
+    if isinstance(data, numpy.ndarray):  # PyTorch copies the values: where they lie means nothing
+        return numpy.ndarray.tolist(data)
     if isinstance(data, (list, tuple, deque)):
-        return [_read_tensors(item) for item in data]
+        return [_read_values(item) for item in data]
     return data
