@@ -47,7 +47,7 @@ class KernelParameter(NamedTuple):
 def triton_kernel(
     name: str, file: str, lines: Iterable[str], given: Sequence[KernelParameter], grid: Programs, gpu: int
 ) -> KernelSource:
-    """A kernel that calls functions of a file beside this one.
+    """A kernel that calls functions of a file in this room.
 
     Args:
         lines: Its body.
@@ -75,5 +75,5 @@ def memory_for(
 
 @functools.cache
 def _text_of(name: str) -> str:
-    """The text of a file beside this one that nobody imports."""
-    return Path(__file__).with_name(name).read_text(encoding="utf-8")
+    """The text of a file in this room that nobody imports."""
+    return (Path(__file__).parent / name).read_text(encoding="utf-8")

@@ -75,6 +75,7 @@ class Alternative:
         proof: Operands, given as ``edges`` are, on which other bits show if any of its steps is not the
             operator's own, or comes in another order. With it the alternative serves ``numerics="exact"``,
             and not ``"near"``: it does not depend on values which steps those are. None if nothing proves it.
+        also_near: With a proof, it serves ``"near"`` as well, where the proof need not hold.
         reassociates: It adds up in an order of its own, so that ``numerics="probed"`` need not try it.
         on_host: It may be used on the host as well.
     """
@@ -88,6 +89,7 @@ class Alternative:
     edges: Callable[..., Iterable[Operands]] | None = None
     together: JointAlternative | None = None
     proof: Callable[..., Iterable[Operands]] | None = None
+    also_near: bool = False
     reassociates: bool = False
     on_host: bool = True
 
@@ -134,4 +136,6 @@ class Alternatives:
 def _serves(each: Alternative, numerics: Numerics) -> bool:
     if numerics is Numerics.PROBED:
         return not each.reassociates
-    return numerics is (Numerics.NEAR if each.proof is None else Numerics.EXACT)
+    if numerics is Numerics.EXACT:
+        return each.proof is not None
+    return each.proof is None or each.also_near

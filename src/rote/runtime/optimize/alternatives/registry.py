@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from .attention import ATTENTION
 from .few_rows import FEW_ROWS
+from .images import IMAGES
 from .offered import Alternative, Alternatives
 
-ALTERNATIVES = Alternatives(*ATTENTION, *FEW_ROWS)
+ALTERNATIVES = Alternatives(*ATTENTION, *FEW_ROWS, *IMAGES)
 """The one place where alternatives are offered."""
 
 
