@@ -20,8 +20,18 @@ import torch
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Programs
 from ...fusion import ORDINARY, hostile_like
-from .gpu import HOPPER, OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
-from .offered import Alternative, AlternativeRun, JointAlternative, Operands
+from .offered import (
+    HOPPER,
+    OLDEST,
+    Alternative,
+    AlternativeRun,
+    JointAlternative,
+    KernelParameter,
+    Operands,
+    memory_for,
+    properties_of,
+    triton_kernel,
+)
 from .split import STEP, CublasProduct, part_of
 
 NAME = "few_rows"

@@ -27,8 +27,7 @@ import torch
 from ...backends.protocol import NAMES_OF_TYPES
 from ...compiling import KernelSource, Programs
 from ...fusion import ORDINARY, hostile_like
-from .gpu import HOPPER, KernelParameter, memory_for, properties_of, triton_kernel
-from .offered import AlternativeRun
+from .offered import HOPPER, AlternativeRun, KernelParameter, memory_for, properties_of, triton_kernel
 from .operands import Attention
 from .parts import PASSED, is_written, named, parameters_of, power, read_by
 

@@ -16,8 +16,7 @@ import torch
 
 from ...backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ...compiling import KernelSource, Programs
-from .gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
-from .offered import AlternativeRun
+from .offered import OLDEST, AlternativeRun, KernelParameter, memory_for, properties_of, triton_kernel
 from .operands import Attention
 from .tiles import Cut, Problem, cuts_of
 

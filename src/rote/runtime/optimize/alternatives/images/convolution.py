@@ -20,9 +20,8 @@ import torch
 from ....backends.protocol import ALIGNMENT
 from ....compiling import KernelSource
 from ....fusion import ORDINARY, hostile_like
-from ..gpu import OLDEST, properties_of
-from ..offered import Alternative, AlternativeRun, Operands
-from .turning import Turn
+from ..offered import OLDEST, Alternative, AlternativeRun, Operands, properties_of
+from .turning import MatrixTurn
 
 _TYPES = (torch.bfloat16, torch.float16)
 _FEWEST_CHANNELS, _LEAST_FILTERS, _MOST_OFFSET = 8, 1 << 14, 1 << 31
@@ -74,7 +73,7 @@ class _Convolution:
         return [*found, self._turn_back(self._shape).source]
 
     def run(self, run: AlternativeRun) -> torch.Tensor:
-        """Turn, convolve, turn back."""
+        """MatrixTurn, convolve, turn back."""
         x, filters = (
             self._turn(each).run(run, each, tuple(each.shape), _channels_last(each.shape))
             for each in (self.x, self.filters)
@@ -96,14 +95,14 @@ class _Convolution:
         ]
         return (self.x.shape[0], self.filters.shape[0], *sides)
 
-    def _turn(self, x: torch.Tensor) -> Turn:
-        return Turn.of(x, x.shape[1], x[0, 0].numel())
+    def _turn(self, x: torch.Tensor) -> MatrixTurn:
+        return MatrixTurn.of(x, x.shape[1], x[0, 0].numel())
 
-    def _turn_back(self, shape: Sequence[int]) -> Turn:
+    def _turn_back(self, shape: Sequence[int]) -> MatrixTurn:
         _, channels, height, width = shape
         capability = properties_of(self.x.device.index).capability
         biased = self.bias is not None
-        return Turn(shape[0], height * width, channels, self.x.dtype, True, capability, biased)
+        return MatrixTurn(shape[0], height * width, channels, self.x.dtype, True, capability, biased)
 
 
 def _channels_last(shape: Sequence[int]) -> tuple[int, ...]:

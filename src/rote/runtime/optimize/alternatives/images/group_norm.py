@@ -18,8 +18,16 @@ import torch
 from ....backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ....compiling import KernelSource, Programs
 from ....fusion import ORDINARY, hostile_like
-from ..gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
-from ..offered import Alternative, AlternativeRun, Operands
+from ..offered import (
+    OLDEST,
+    Alternative,
+    AlternativeRun,
+    KernelParameter,
+    Operands,
+    memory_for,
+    properties_of,
+    triton_kernel,
+)
 from .turning import FILE
 
 _TYPES = (torch.bfloat16, torch.float16, torch.float32)
@@ -35,8 +43,12 @@ _SPREADS = (1.0, 2.0**-8, 2.0**5)
 
 
 @dataclass(frozen=True)
-class _GroupNorm:
-    """The operands of a group norm; each image has ``channels`` of ``pixels`` numbers."""
+class GroupNorm:
+    """The operands of a group norm; each image has ``channels`` of ``pixels`` numbers.
+
+    Attributes:
+        capability: Compute capability of the GPU, such as 90; 0 for none.
+    """
 
     x: torch.Tensor
     weight: torch.Tensor | None
@@ -46,6 +58,14 @@ class _GroupNorm:
     pixels: int
     groups: int
     eps: float
+    capability: int
+
+    @classmethod
+    def of(cls, *operands: Any) -> GroupNorm:
+        """What the operator is given."""
+        device = operands[0].device
+        capability = properties_of(device.index).capability if device.type == "cuda" else 0
+        return cls(*operands, capability=capability)
 
     @property
     def is_plain(self) -> bool:
@@ -104,20 +124,17 @@ class _GroupNorm:
             )
             for each in names
         ]
-        capability = properties_of(self.x.device.index).capability
-        return triton_kernel(f"group_norm_{name}", FILE, [call], given, programs, capability)
+        return triton_kernel(f"group_norm_{name}", FILE, [call], given, programs, self.capability)
 
 
 def _fits(*operands: Any) -> bool:
-    given = _GroupNorm(*operands)
-    if not given.x.is_cuda or not given.is_plain:
-        return False
-    return properties_of(given.x.device.index).capability >= OLDEST
+    given = GroupNorm.of(*operands)
+    return given.capability >= OLDEST and given.is_plain
 
 
 def _proof(*operands: Any) -> Iterator[Operands]:
     """Operands that lie as these do: ordinary numbers, spread in several ways around several means."""
-    given, drawn = _GroupNorm(*operands), list(operands)
+    given, drawn = GroupNorm.of(*operands), list(operands)
     for seed in range(max(_FEWEST_PROOFS, -(-_PROOF_NUMBERS // given.x.numel()))):
         for number, tensor in enumerate(operands[:3]):
             if tensor is not None:
@@ -133,8 +150,8 @@ GROUP_NORMS = (
         operator="aten::native_group_norm",
         name="group norm in two launches",
         fits=_fits,
-        calculate=lambda run, *operands: _GroupNorm(*operands).run(run),
-        kernels=lambda *operands: _GroupNorm(*operands).sources,
+        calculate=lambda run, *operands: GroupNorm.of(*operands).run(run),
+        kernels=lambda *operands: GroupNorm.of(*operands).sources,
         proof=_proof,
         also_near=True,
         on_host=False,

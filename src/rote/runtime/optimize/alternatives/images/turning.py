@@ -15,8 +15,16 @@ import torch
 
 from ....backends.protocol import ALIGNMENT, NAMES_OF_TYPES
 from ....compiling import KernelSource, Programs
-from ..gpu import OLDEST, KernelParameter, memory_for, properties_of, triton_kernel
-from ..offered import Alternative, AlternativeRun, Operands
+from ..offered import (
+    OLDEST,
+    Alternative,
+    AlternativeRun,
+    KernelParameter,
+    Operands,
+    memory_for,
+    properties_of,
+    triton_kernel,
+)
 
 FILE = "images/images_jit.py"
 _NAME = "turned"
@@ -29,7 +37,7 @@ _LEAST_COPIED = 1 << 14
 
 
 @dataclass(frozen=True)
-class Turn:
+class MatrixTurn:
     """Some matrices, one behind the other, that are turned.
 
     Attributes:
@@ -48,7 +56,7 @@ class Turn:
     biased: bool = False
 
     @classmethod
-    def of(cls, x: torch.Tensor, rows: int, columns: int, *, biased: bool = False) -> Turn:
+    def of(cls, x: torch.Tensor, rows: int, columns: int, *, biased: bool = False) -> MatrixTurn:
         """The turn of all that lies in a tensor's memory."""
         matrices, aligned = x.numel() // (rows * columns), x.data_ptr() % ALIGNMENT == 0
         capability = properties_of(x.device.index).capability
@@ -111,10 +119,10 @@ def _turned(x: torch.Tensor) -> tuple[int, int] | None:
     return (rows, columns) if lies and min(rows, columns) >= _SMALLEST else None
 
 
-def _known(x: torch.Tensor) -> Turn:
+def _known(x: torch.Tensor) -> MatrixTurn:
     sizes = _turned(x)
     assert sizes is not None, "it was asked whether it fits"
-    return Turn.of(x, *sizes)
+    return MatrixTurn.of(x, *sizes)
 
 
 def _calculate(run: AlternativeRun, x: torch.Tensor, *others: Any) -> torch.Tensor:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from ...compiling import KernelSource, Language, Programs
+from ....compiling import KernelSource, Language, Programs
 from .offered import AlternativeRun
 
 OLDEST, HOPPER = 80, 90
@@ -47,7 +47,7 @@ class KernelParameter(NamedTuple):
 def triton_kernel(
     name: str, file: str, lines: Iterable[str], given: Sequence[KernelParameter], grid: Programs, gpu: int
 ) -> KernelSource:
-    """A kernel that calls functions of a file in this room.
+    """A kernel that calls functions of a file.
 
     Args:
         lines: Its body.
@@ -75,5 +75,5 @@ def memory_for(
 
 @functools.cache
 def _text_of(name: str) -> str:
-    """The text of a file in this room that nobody imports."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    """The text of a file that nobody imports, by its place in the room of alternatives."""
+    return (Path(__file__).parents[1] / name).read_text(encoding="utf-8")

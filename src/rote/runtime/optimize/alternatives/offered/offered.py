@@ -2,7 +2,7 @@
 
 An alternative is used where ``numerics="near"`` asks for it and a gate lets it pass: on the operands of the
 very call that is looked at, it may not be further from the exact result than the operator itself
-(:mod:`..gate`). One that has a proof keeps the bits, and serves ``numerics="exact"``.
+(:mod:`...gate`). One that has a proof keeps the bits, and serves ``numerics="exact"``.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import torch
 
-from ....base import MisuseError
-from ...compiling import KernelSource
-from ...recording import Numerics
+from .....base import MisuseError
+from ....compiling import KernelSource
+from ....recording import Numerics
 
 Operands = tuple[Sequence[Any], dict[str, Any]]
 """All operands of an operator, and those by name."""
