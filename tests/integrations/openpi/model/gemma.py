@@ -1,4 +1,7 @@
-"""The sizes of openpi's models (``openpi/models/gemma.py``), and of the vision tower, which openpi never makes small."""
+"""The sizes of openpi's models (``openpi/models/gemma.py``), and of the vision tower, which openpi never makes small.
+
+The small one has two layers here, and four in openpi.
+"""
 
 from dataclasses import dataclass
 
@@ -16,7 +19,7 @@ class Config:
 def get_config(variant: str) -> Config:
     """Returns config for specified gemma variant."""
     if variant == "dummy":
-        return Config(width=64, depth=4, mlp_dim=128, num_heads=8, num_kv_heads=1, head_dim=16)
+        return Config(width=64, depth=2, mlp_dim=128, num_heads=8, num_kv_heads=1, head_dim=16)
     if variant == "gemma_300m":
         return Config(width=1024, depth=18, mlp_dim=4096, num_heads=8, num_kv_heads=1, head_dim=256)
     if variant == "gemma_2b":
