@@ -44,7 +44,7 @@ for profile, repeats in (("the same each time", True), ("random", False)):
 hypothesis.settings.load_profile("the same each time")  # ``make test-long`` looks for others
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="torch.cuda.is_available() is False")
-SAMPLED = {1: 1, 4: 5, 16: 12}
+SAMPLED = {1: 1, 4: 8, 16: 24}
 """From so many cases of a test on, one in how many runs, if it says nothing else."""
 WHOLE = frozenset({"architecture", "docs", "examples", "hazards"})
 """Rooms of which all cases run: each is about a page, a rule or a file of its own."""
