@@ -11,6 +11,7 @@ another order would change one of some hundreds (:func:`_proof`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -53,18 +54,12 @@ class _Convolution:
         x, filters = self.x, self.filters
         given = [each for each in (x, filters, self.bias) if each is not None]
         lie = all([each.is_contiguous() and each.data_ptr() % ALIGNMENT == 0 for each in given])
-        sized = max([each.numel() for each in given]) < _MOST_OFFSET and filters.numel() >= _LEAST_FILTERS
+        most = max([each.numel() for each in given])
+        sized = most < _MOST_OFFSET and x.numel() > 0 and filters.numel() >= _LEAST_FILTERS
         channels = min(filters.shape[:2]) >= _FEWEST_CHANNELS if filters.dim() == 4 else False
         alike = x.dtype in _TYPES and all([each.dtype is x.dtype for each in given])
         # one pixel is turned already: cuDNN then has a product of matrices
-        return (
-            x.dim() == 4
-            and channels
-            and lie
-            and sized
-            and alike
-            and x[0, 0].numel() > 1 < filters[0, 0].numel()
-        )
+        return x.dim() == 4 and channels and lie and sized and alike and _pixels(x) > 1 < _pixels(filters)
 
     @property
     def sources(self) -> list[KernelSource]:
@@ -73,7 +68,7 @@ class _Convolution:
         return [*found, self._turn_back(self._shape).source]
 
     def run(self, run: AlternativeRun) -> torch.Tensor:
-        """MatrixTurn, convolve, turn back."""
+        """Turn, convolve, turn back."""
         x, filters = (
             self._turn(each).run(run, each, tuple(each.shape), _channels_last(each.shape))
             for each in (self.x, self.filters)
@@ -96,13 +91,17 @@ class _Convolution:
         return (self.x.shape[0], self.filters.shape[0], *sides)
 
     def _turn(self, x: torch.Tensor) -> MatrixTurn:
-        return MatrixTurn.of(x, x.shape[1], x[0, 0].numel())
+        return MatrixTurn.of(x, x.shape[1], _pixels(x))
 
     def _turn_back(self, shape: Sequence[int]) -> MatrixTurn:
         _, channels, height, width = shape
         capability = properties_of(self.x.device.index).capability
         biased = self.bias is not None
         return MatrixTurn(shape[0], height * width, channels, self.x.dtype, True, capability, biased)
+
+
+def _pixels(x: torch.Tensor) -> int:
+    return math.prod(x.shape[2:])
 
 
 def _channels_last(shape: Sequence[int]) -> tuple[int, ...]:
@@ -127,9 +126,8 @@ def _read(
 
 def _fits(*operands: Any) -> bool:
     given = _read(*operands)
-    if (
-        given is None or not given.x.is_cuda or torch.backends.cudnn.benchmark
-    ):  # its choice may be another one
+    times = torch.backends.cudnn.benchmark  # then cuDNN may choose another way each time it is asked
+    if given is None or not given.x.is_cuda or times:
         return False
     return given.is_plain and properties_of(given.x.device.index).capability >= OLDEST
 
@@ -143,7 +141,7 @@ def _known(*operands: Any) -> _Convolution:
 def _proof(*operands: Any) -> Iterator[Operands]:
     """Operands that lie as these do: sums of ordinary numbers."""
     given, drawn = _known(*operands), list(operands)
-    made = max(1, given.x.shape[0] * given.filters.shape[0] * given.x[0, 0].numel())
+    made = given.x.shape[0] * given.filters.shape[0] * _pixels(given.x)
     for seed in range(max(_FEWEST_PROOFS, -(-_PROOF_NUMBERS // made))):
         for number, tensor in enumerate(operands[:3]):
             if tensor is not None and (number == 0 or seed % _PROOFS_OF_FILTERS == 0):
