@@ -8,7 +8,10 @@ import threading
 import pytest
 import torch
 from tests.conformance.kernels import SIZE, binary_of, eager, source_for
+from tests.cuda.hopper import COMPILE_S
+from torch.nn import functional
 
+import rote
 from rote.base.errors import CaptureError, MemoryShortageError
 from rote.runtime.backends import PROCESS
 from rote.runtime.backends.cuda.graphs.cuda_driver import Driver, DriverError
@@ -143,3 +146,20 @@ def test_more_shared_memory_than_every_kernel_has(backend):
     out = torch.empty(128, 128, device="cuda")
     backend.load(found)([a, b, out])
     assert torch.equal(out, a.float() @ b.float())
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("function", [torch.erf, functional.gelu, functional.silu, torch.tanh, torch.sin])
+def test_functions_are_those_of_the_library_that_pytorch_was_built_with(function, dtype):
+    """Triton comes with a library of its own, whose functions may have other bits."""
+
+    def call(x):
+        return function(x * 2) + 1
+
+    g, x = rote.graph(call, keep=True), torch.randn(1000, device="cuda", dtype=dtype)
+    for _ in range(4000):
+        assert torch.equal(g(x), call(x))
+        if g.wait_until_optimized(timeout_s=COMPILE_S):
+            break
+    text = g.explain()
+    assert "fused: 3 operations into 1 launch" in text and "other bits" not in text, text

@@ -81,12 +81,12 @@ EXPM1 = _tried("expm1", "std::expm1({0})", "libdevice.expm1({0})")
 LOG2 = _tried("log2", "std::log2({0})", "libdevice.log2({0})")
 LOG1P = _tried("log1p", "std::log1p({0})", "libdevice.log1p({0})")
 TANH = _tried("tanh", "std::tanh({0})", "libdevice.tanh({0})")
-ERF = _tried("erf", "std::erf({0})", "libdevice.erf({0})")
+ERF = _tried("erf", "std::erf({0})", "erf({0})")
 INVERSE_ROOT = _tried("inverse root", "(1 / std::sqrt({0}))", "libdevice.rsqrt({0})")
 SIGMOID = _tried("sigmoid", "(1 / (1 + std::exp(-{0})))", "tl.div_rn(1.0, 1.0 + libdevice.exp(-{0}))")
 SILU = _tried("silu", "({0} / (1 + std::exp(-{0})))", "tl.div_rn({0}, 1.0 + libdevice.exp(-{0}))")
 GELU = _tried("gelu", "({0} * 0.5f * (1 + std::erf({0} * 0.70710678118654752440f)))",
-              "({0} * 0.5 * (1.0 + libdevice.erf({0} * 0.70710678118654752440)))")  # fmt: skip
+              "({0} * 0.5 * (1.0 + erf({0} * 0.70710678118654752440)))")  # fmt: skip
 GELU_BY_TANH = _tried(
     "gelu by tanh",
     "(0.5f * {0} * (1 + std::tanh(0.79788456080286535588f * ({0} + 0.044715f * ({0} * {0} * {0})))))",

@@ -39,9 +39,36 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 
-
-@triton.jit
 """
+_ERF_OF_CUDA_13 = """
+@triton.jit
+def erf(a):
+    if a.dtype == tl.float64:
+        return libdevice.erf(a)
+    size = tl.abs(a)
+    far = size >= 1.002959966659546
+    t = tl.where(far, size, a * a)
+    f = tl.where(far, 0.00011219871521461755, 8.483494457323104e-05)
+    f = tl.fma(f, t, tl.where(far, -0.0013275252422317863, -0.0008213091641664505))
+    f = tl.fma(f, t, tl.where(far, 0.00839653518050909, 0.005213488824665546))
+    f = tl.fma(f, t, tl.where(far, -0.04024658352136612, -0.026868773624300957))
+    f = tl.fma(f, t, tl.where(far, 0.15950430929660797, 0.11284004896879196))
+    f = tl.fma(f, t, tl.where(far, 0.9129176735877991, -0.37612664699554443))
+    f = tl.fma(f, t, tl.where(far, 0.6290600299835205, 0.12837915122509003))
+    s = tl.where(far, size * -1, a)
+    f = tl.fma(f, s, s)
+    power = tl.inline_asm_elementwise("ex2.approx.ftz.f32 $0, $1;", "=f,f", [f], tl.float32, True, 1)
+    return tl.where(far, libdevice.copysign(1.0 - power, a), f)
+
+"""
+"""That of CUDA's library from 13.0 on, in 32 bits; Triton comes with an earlier one, which has other bits."""
+_ERF = """
+@triton.jit
+def erf(a):
+    return libdevice.erf(a)
+
+"""
+_CUDA = int((torch.version.cuda or "0").partition(".")[0])
 _FEWEST, _MOST = 128, 1024
 """Elements of a block."""
 _MOST_WARPS = 4
@@ -72,12 +99,12 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
     names = [f"p{number}" for number in range(len(types))]
     names += [f"r{number}" for number in range(body.reals)]
     names += [f"i{number}" for number in range(body.integers)]
-    lines = [f"{_HEAD}def {NAME}({', '.join(names)}):"]
-    lines += _RowText(body, order).lines() if order is not None else _lines(body, block_of(body.count))
+    lines = _RowText(body, order).lines() if order is not None else _lines(body, block_of(body.count))
+    head = [_HEAD, *_functions_in(lines), "\n@triton.jit", f"def {NAME}({', '.join(names)}):"]
     return KernelSource(
         language=Language.TRITON,
         name=NAME,
-        text="\n".join([*lines, ""]),
+        text="\n".join([*head, *lines, ""]),
         tensors=tuple([NAMES_OF_TYPES[dtype] for dtype in types]),
         aligned=tuple(aligned),
         reals=body.reals,
@@ -86,6 +113,13 @@ def triton_source(body: Body, aligned: Sequence[bool], capability: int) -> Kerne
         capability=capability,
         in_place=body.in_place,
     )
+
+
+def _functions_in(lines: Sequence[str]) -> list[str]:
+    """What has to stand before a kernel with these lines."""
+    if not any(["erf(" in line for line in lines]):
+        return []
+    return [_ERF_OF_CUDA_13 if _CUDA >= 13 else _ERF]
 
 
 def _grid(count: int, order: RowOrder | None) -> Programs:
