@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch.autograd import forward_ad
 from torch.func import grad, hessian, jacfwd, jacrev, jvp, vmap
+from torch.nn import functional
 
 import rote
 from rote.testing import assert_same, compare
@@ -218,3 +219,11 @@ def test_what_forbids_hooks_in_a_call_whose_result_is_walked_back(device, use, a
         return seen
 
     assert_same(play(rote.graph), play(lambda step: step))
+
+
+@pytest.mark.parametrize("of", [
+    lambda f: grad(lambda x: f(x).sum()), lambda f: vmap(f, randomness="different"), jacrev,
+    lambda f: lambda x: jvp(f, (x,), (torch.ones_like(x),)),
+], ids=["grad", "vmap", "jacrev", "jvp"])  # fmt: skip
+def test_dropout_in_a_transform(device, of):
+    replays(of(lambda x: functional.dropout(x, 0.3) * x), device, 3, 4)

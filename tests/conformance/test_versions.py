@@ -132,3 +132,69 @@ def test_an_older_graph_is_refused_after_each_call(device, step):
         graphed(torch.ones(2, device=device))
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+def into(tensor: torch.Tensor) -> None:
+    tensor.mul_(2.0)
+
+
+WAYS = {
+    "it": lambda each: into(each),
+    "a part": lambda each: into(each[1:]),
+    "what is detached": lambda each: into(each.detach()),
+    "its data": lambda each: into(each.data),
+    "a part of its data": lambda each: into(each.data[1:]),
+    "data of a part": lambda each: into(each[1:].data),
+    "its data, then it": lambda each: (into(each.data), into(each)),
+    "data of a list": lambda each: torch._foreach_mul_([each.data], 2.0),
+    "data as a result": lambda each: torch.exp(each * 1.0, out=each.data),
+    "no version": lambda each: kept_version(each),
+}
+NAMES = "whole", "data", "detached", "part", "leaf", "given"
+
+
+def kept_version(tensor: torch.Tensor) -> None:
+    with torch.autograd._unsafe_preserve_version_counter(tensor):
+        into(tensor)
+
+
+@pytest.mark.parametrize("first", [None, "whole", "data"])
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_written_tells_whose_version_changes(device, way, first):
+    def changes(name: str, wrap: Any) -> list[list[int]]:
+        whole = torch.ones(3, device=device)
+        held = {"whole": whole, "data": whole.data, "detached": whole.detach(), "part": whole[:2]}
+        held["leaf"] = nn.Parameter(torch.ones(3, device=device))
+
+        @torch.no_grad()
+        def run(given: torch.Tensor) -> torch.Tensor:
+            start = held[first] * 2.0 if first else given * 2.0
+            WAYS[way](held.get(name, given))
+            return start
+
+        graphed, found = wrap(run), list[list[int]]()
+        for _ in range(CALLS):
+            tensors = [*held.values(), torch.ones(3, device=device)]
+            before = versions(tensors)
+            graphed(tensors[-1])
+            found.append([now - was for now, was in zip(versions(tensors), before, strict=True)])
+        return found
+
+    for name in NAMES:
+        assert changes(name, lambda run: run) == changes(name, rote.graph), name
+
+
+def test_who_waits_for_a_backward_is_not_refused_for_a_write_past_versions(device):
+    layer = nn.Linear(3, 3, device=device)
+    other = nn.Linear(3, 3, device=device)
+
+    def decay(rate: torch.Tensor) -> None:
+        for parameter in layer.parameters():
+            parameter.data.mul_(rate)
+
+    graphed, rate = rote.graph(decay), torch.full((), 0.9, device=device)
+    for _ in range(CALLS):
+        loss = other(layer(torch.ones(2, 3, device=device).requires_grad_())).sum()
+        graphed(rate)
+        loss.backward()
+    assert graphed.report().replayed

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+import warnings
 from typing import Any
 
 import pytest
@@ -121,5 +122,16 @@ def test_numbers_are_asked_of_objects_more_often():
         count = Count()
         yield from drive(wrap(lambda x: torch.zeros(count)))
         yield Count.asked
+
+    check(scenario)
+
+
+@limit("warnings from PyTorch's C++ are not seen: a filter that makes them errors has no replay raise")
+def test_warnings_of_kernels_become_errors():
+    def scenario(wrap):
+        g = wrap(lambda x: torch.mul(x, 2, out=torch.empty(1)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield from drive(g, change=lambda: warnings.simplefilter("error"))
 
     check(scenario)

@@ -198,6 +198,7 @@ WRITERS: dict[str, Callable[[Tensor], Any]] = {
     "masked_fill_": lambda t: t.masked_fill_(MASK, 7.0),
     "masked_scatter_": lambda t: t.masked_scatter_(MASK, X),
     "put_": lambda t: t.put_(INDEX, X[0]),
+    "rrelu_with_noise": lambda t: aten.rrelu_with_noise(X, t, 0.1, 0.3, True),
 }
 
 
@@ -318,6 +319,7 @@ OBSERVED: dict[str, Callable[[str], Any]] = {
     "writes": batch_norm,
     "overwrites": is_read,
     "fills": stored,
+    "unread": lambda name: read_operands(facts_of(overload(name)), (X, 0.5), {}),
     "aliases": lambda name: read_operands(facts_of(overload(name)), (X, [4]), {}),
     "blank": reasons,
     "into": lambda name: writer_of(overload(name)) is not None,

@@ -527,13 +527,9 @@ class TracedCall:
     def _bring_back(self, tracer: Tracer) -> None:
         """What the call has given other memory lies where it lay, as far as nobody can tell."""
         rebound, cursor = tracer.rebound, tracer.cursor
-        counted = tracer.writes.counted
         for each in tracer.host.aside(rebound.can_return):
-            before = each.origin in counted
             with torch.no_grad():
                 each.home.copy_(each.tensor.data)
-            if not before:
-                counted.discard(each.origin)
             rebound.come_back(each)
         for each in rebound.away():
             cursor.block(reason(rules.STATE_CHANGES, _ELSEWHERE, each.site))
@@ -655,7 +651,8 @@ class TracedCall:
         for blocker in blockers:
             cursor.block(blocker)
         node = cursor.node
-        node.counted = Counted.of(tracer.writes.counted, cursor.storages, tracer.sharded.written())
+        writes, further = tracer.writes, {*tracer.writes.apart, *tracer.sharded.written()}
+        node.counted = Counted.of(writes.counted, cursor.storages, further)
         left = self._hooks.left_forwards()
         if cursor.mode is Mode.RECORD and self._tape is not None:
             for step in left:

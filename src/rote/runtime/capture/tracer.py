@@ -650,6 +650,7 @@ class Tracer(DispatchMode):
         storages.token(tensor)
         if len(storages.external_sites) < len(storages.externals):
             storages.note_readers("aten::detach", user_site())
+        self.writes.know_detached(tensor)
         return func(tensor)
 
     def meet_compiled(self, graph: Any, inputs: list[Any]) -> Any:

@@ -593,6 +593,7 @@ class Settling:
             elif written and self._plan.capture is not None:
                 accesses.written_arrays[tensor.data_ptr()] = tensor
         accesses.sharded.update(observed.sharded.written())
+        accesses.apart.update(observed.writes.apart)
         accesses.note_rebound(observed.rebound)
         accesses.generators.update(observed.generators.outside)
         accesses.arrays.update(observed.arrays)

@@ -214,7 +214,7 @@ def facts_of(func: Any) -> Facts:
     )
     pure = own and not any(writes) and not (seeded or reads or hidden or collective or "blank" in row)
     fixed = torch.Tag.pointwise in func.tags or not row.keys().isdisjoint(("fixed", "made"))
-    of_shape = "blank" in row or packet.startswith("new_") or packet.endswith("_like")
+    of_shape = "blank" in row or packet.startswith("new_") or packet.endswith("_like") or "unread" in row
     return Facts(
         op=func,
         name=name,

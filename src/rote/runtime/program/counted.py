@@ -17,23 +17,24 @@ class Counted(NamedTuple):
     Attributes:
         inputs: First members of groups of arguments.
         tensors: Storage handles of tensors made outside.
-        sharded: Identities of tensors made outside of which each process has a part.
+        further: Identities of tensors made outside that count besides: each process has a part of them, or
+            others over their memory have counters of their own.
     """
 
     inputs: frozenset[int] | None
     tensors: frozenset[int] | None
-    sharded: frozenset[int] = frozenset()
+    further: frozenset[int] = frozenset()
 
     @classmethod
-    def of(cls, origins: set[Origin], storages: StorageTable, sharded: Iterable[int] = ()) -> Counted:
-        """What a call has written; ``origins`` are the storages that operations declared to write."""
+    def of(cls, origins: set[Origin], storages: StorageTable, further: Iterable[int] = ()) -> Counted:
+        """What a call has written; ``origins`` are storages whose :meth:`home <StorageTable.home>` counts."""
         handles = [
             storages.externals[number].untyped_storage()._cdata
             for kind, number in origins
             if kind == EXTERNAL
         ]
         inputs = frozenset(number for kind, number in origins if kind == INPUT)
-        return cls(inputs, frozenset(handles), frozenset(sharded))
+        return cls(inputs, frozenset(handles), frozenset(further))
 
 
 COUNTS_ALL = Counted(None, None)

@@ -75,6 +75,8 @@ class Accesses:
         externals: Tensors made outside that operations read or write.
         writes: Those of ``externals`` that operations write.
         sharded: Tensors made outside of which operations write this process's part, by identity.
+        apart: Tensors made outside that operations write and that count versions apart from those over
+            their memory in ``externals``, by identity.
         readers: The user's line that reads each of ``externals``.
         arrays: Addresses of numpy arrays that become tensors.
         borrowed: Arguments in memory that numpy or others have as well, by leaf.
@@ -92,6 +94,7 @@ class Accesses:
     sharded: dict[int, weakref.ref[torch.Tensor]] = field(
         default_factory=dict[int, weakref.ref[torch.Tensor]]
     )
+    apart: dict[int, weakref.ref[torch.Tensor]] = field(default_factory=dict[int, weakref.ref[torch.Tensor]])
     readers: dict[int, Site] = field(default_factory=dict[int, Site])
     arrays: set[int] = field(default_factory=set[int])
     borrowed: set[int] = field(default_factory=set[int])
@@ -166,7 +169,8 @@ class Accesses:
                 for handle, ref in self.writes.items()
                 if (handles is None or handle in handles) and _counts(ref())
             ]
-            refs += [ref for which, ref in self.sharded.items() if which in counted.sharded]
+            besides = self.sharded | self.apart
+            refs += [ref for which, ref in besides.items() if which in counted.further]
             known = self._counted[counted] = len(self.writes), refs
         increment_version([tensor for ref in known[1] if (tensor := ref()) is not None])
 

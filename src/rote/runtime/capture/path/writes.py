@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 
 import torch
@@ -9,7 +10,8 @@ import torch
 from ....base import Site, Sites, user_site
 from ....hazards import rules
 from ....hazards.rules import reason
-from ...program import EXTERNAL, INPUT, NEW, Origin
+from ...program import EXTERNAL, INPUT, NEW, Origin, counts_apart
+from ...pytorch import plain_functions
 from .cursor import Cursor
 
 CHANGED = "a numpy array made inside the call is changed after it became a tensor"
@@ -22,7 +24,8 @@ class Writes:
     Attributes:
         externals: Tensors made outside that are written, by their number.
         sites: The lines that write either.
-        counted: Storages whose version a write changes.
+        counted: Storages by whose home a write is counted as a new version.
+        apart: Tensors outside that have a version of their own, which a write changes, by identity.
         constants: Tensors made from plain data and not written since.
         over_arrays: What lies in arrays that the call has made, or of which it knows the numbers.
     """
@@ -32,6 +35,8 @@ class Writes:
         self.externals: set[int] = set()
         self.sites: dict[Origin, Site] = {}
         self.counted: set[Origin] = set()
+        self.apart: dict[int, weakref.ref[torch.Tensor]] = {}
+        self._detached: list[weakref.ref[torch.Tensor]] = []
         self.constants: set[Origin] = set()
         self.over_arrays: set[Origin] = set()
         self._cursor = cursor
@@ -53,8 +58,8 @@ class Writes:
             self._times[origin] += 1
             if origin[0] is not NEW and origin not in self.sites:
                 self.sites[origin] = self._sites.here()
-            if counted:
-                self.counted.add(origin)
+            if counted and origin[0] is not NEW:
+                self._count(tensor, origin)
             if origin[0] == INPUT:
                 self.inputs.add(origin[1])
             elif origin[0] == EXTERNAL:
@@ -62,6 +67,27 @@ class Writes:
                 self.externals.add(origin[1])
             elif origin in self.constants or origin in self.over_arrays:
                 self._spoil(tensor, origin)
+
+    def know_detached(self, tensor: torch.Tensor) -> None:
+        """Another tensor is made of one, over the same memory and with the same counter of versions."""
+        origin = self._cursor.storages.origin(tensor)
+        if origin is not None and tensor is not self._cursor.storages.home(origin):
+            self._detached.append(weakref.ref(tensor))
+
+    def _count(self, tensor: torch.Tensor, origin: Origin) -> None:
+        """A write changes the version of who shares the counter of what is written: ``.data`` has its own."""
+        home = self._cursor.storages.home(origin)
+        if tensor is home or home is None:
+            self.counted.add(origin)
+            return
+        with plain_functions():
+            whole = tensor if tensor._base is None else tensor._base
+            if whole is home or not counts_apart(home, whole):
+                self.counted.add(origin)
+                return
+            besides = [each for ref in self._detached if (each := ref()) is not None]
+            owner = next((each for each in besides if not counts_apart(each, whole)), whole)
+            self.apart[id(owner)] = weakref.ref(owner)
 
     def _spoil(self, tensor: torch.Tensor, origin: Origin) -> None:
         """A constant is written: the next call has another one."""

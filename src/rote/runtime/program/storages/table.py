@@ -97,7 +97,7 @@ class StorageTable:
         self._pinned: dict[Origin, torch.UntypedStorage] = {}
         self.made = 0
         self._inputs: dict[int, list[tuple[int, int]]] = {}
-        self._dtypes: dict[int, torch.dtype] = {}
+        self._given: dict[int, torch.Tensor] = {}
         self.host_memory: set[int] = set()
         self.externals: list[torch.Tensor] = []
         self.external_sites: list[tuple[str, Site]] = []
@@ -117,7 +117,7 @@ class StorageTable:
         self._forget_gone()
         self._origins.setdefault(storage._cdata, origin)
         self._pinned[origin] = storage
-        self._dtypes[index] = tensor.dtype
+        self._given[index] = tensor
         self._inputs.setdefault(storage._cdata, []).append((start * tensor.itemsize, index))
         self._inputs[storage._cdata].sort()
 
@@ -129,7 +129,7 @@ class StorageTable:
 
     def input_dtype(self, index: int) -> torch.dtype:
         """Data type of an argument."""
-        return self._dtypes[index]
+        return self._given[index].dtype
 
     def add_host_memory(self, tensor: torch.Tensor) -> None:
         """Register a tensor over a numpy array."""
@@ -218,6 +218,12 @@ class StorageTable:
         self._forget_gone()
         origin = self._origins.get(handle)
         return self._input(tensor, handle)[0] if origin is not None and origin[0] is INPUT else origin
+
+    def home(self, origin: Origin) -> torch.Tensor | None:
+        """The tensor by which a storage from before the call was met first."""
+        if origin[0] is EXTERNAL:
+            return self.externals[origin[1]]
+        return self._given.get(origin[1]) if origin[0] is INPUT else None
 
     def storage(self, origin: Origin) -> torch.UntypedStorage | None:
         """The storage of an origin, while it is alive."""
