@@ -268,6 +268,10 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        # frames that call something, by identity, and whose code they get it from; what maps have called,
+        # and whether nobody else has it called by C
+        self.entered: dict[int, set[int]] = {}
+        self.mapped: dict[int, bool] = {}
         self.asks_length = 0  # identity of the frame that asks an object of Python's how long it is
         self._answer: Any = None
         self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
