@@ -310,8 +310,9 @@ class TrackedNumbers:
         return found
 
     def drop_operands(self) -> None:
-        """Another instruction is told of, and nobody has seen what the last one gave."""
+        """Another instruction is told of, and nobody has seen what the last one gave: it may have raised."""
         found = self.take_operands()
+        self.pin(*_leaves(found[1] if found is not None else ()))
         if found is not None and any([type(each) is numpy.ndarray for each in found[1]]):
             self.stop("what was computed from an array was not seen")
 
@@ -1152,6 +1153,7 @@ class TrackedNumbers:
 
     def end(self) -> None:
         """The call is over: what follows is in what it leaves behind and returns."""
+        self.drop_operands()
         self.leave_unseen()
         self.leave_handed()
         self.leave_iterated()
