@@ -268,6 +268,10 @@ class TrackedNumbers:
         self.iterated: tuple[Any, ...] = ()  # arrays over which the next instruction makes something
         self._known: dict[int, tuple[Any, Expression, Any]] = {}  # by identity: it, how, what it stands for
         self._given: dict[Any, Any] = {}  # copies by place
+        # frames that call something, by identity, and whose code they get it from; what maps have called,
+        # and whether nobody else has it called by C
+        self.entered: dict[int, set[int]] = {}
+        self.mapped: dict[int, bool] = {}
         self.asks_length = 0  # identity of the frame that asks an object of Python's how long it is
         self._answer: Any = None
         self.left: set[Address] = set()  # slots with numbers that the next call finds to be others
@@ -306,8 +310,9 @@ class TrackedNumbers:
         return found
 
     def drop_operands(self) -> None:
-        """Another instruction is told of, and nobody has seen what the last one gave."""
+        """Another instruction is told of, and nobody has seen what the last one gave: it may have raised."""
         found = self.take_operands()
+        self.pin(*_leaves(found[1] if found is not None else ()))
         if found is not None and any([type(each) is numpy.ndarray for each in found[1]]):
             self.stop("what was computed from an array was not seen")
 
@@ -1148,6 +1153,7 @@ class TrackedNumbers:
 
     def end(self) -> None:
         """The call is over: what follows is in what it leaves behind and returns."""
+        self.drop_operands()
         self.leave_unseen()
         self.leave_handed()
         self.leave_iterated()

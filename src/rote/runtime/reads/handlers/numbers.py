@@ -104,6 +104,7 @@ from ..bytecode import Around
 from ..table import NAMES, lookup
 from ..trace import Trace
 from .containers import OPERATORS_AS_METHODS, content, whole
+from .given_back import begin_call, enter, hands_on
 
 _NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
@@ -273,12 +274,16 @@ _LOOK_ALONE = (int, float, bool, str, bytes, tuple, list, set, frozenset, len, o
 """Classes and functions that look at what they are given, as C does; code that they run is followed."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
+_GIVES_ATTRIBUTES = frozenset({getattr, object.__getattribute__})
+"""Functions that hand on what code gives that they run for an attribute."""
 _SLOTS_OF_C = frozenset({
     "__call__", "__getattr__", "__getattribute__", "__getitem__", "__get__", "__enter__", "__missing__",
     "__init__",
 })  # fmt: skip
 """Methods whose result C hands on as it is."""
 
+_TOLD_AS_THEY_LEAVE = frozenset({*_WRITE_THEMSELVES, "__len__"})
+"""Methods whose result is told as it leaves them, since C may hand it on."""
 _TOLD_BEFORE = frozenset({
     "BINARY_SUBSCR", "BINARY_SLICE", "IS_OP", "FORMAT_VALUE", "FORMAT_SIMPLE", "FORMAT_WITH_SPEC",
     "CONVERT_VALUE", "BUILD_STRING",
@@ -296,7 +301,7 @@ class TrackingNotes:
 
     def __init__(self, notes: Any, names: Iterable[str]) -> None:
         self._trace: Callable[[], Trace | None] = notes.trace
-        self.gather = notes.gather
+        self._gather = notes.gather
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
@@ -358,13 +363,23 @@ class TrackingNotes:
             return self._writes
         if name == "RETURN_VALUE" and code == "__len__":
             return self._counts
-        return self._leaves if name == "SET_UPDATE" or (name == "RETURN_VALUE" and method) else None
+        return self._leaves if name == "RETURN_VALUE" and method else None
+
+    def gather(self, args: Any) -> Callable[[], Any]:
+        """See :meth:`.notes.Notes.gather`: C takes what is spread into arguments."""
+        numbers, trace = self._numbers(), self._trace()
+        if numbers is not None and trace is not None:
+            _unprofiled(begin_call, trace, numbers)
+            _unprofiled(_iterated, trace, numbers, (args,))
+        return self._gather(args)
 
     def _yields(self, value: Any) -> None:
         numbers, trace = self._numbers(), self._trace()
         frame = trace.running.frame() if trace is not None else None
-        if numbers is None or not numbers.gathered or not numbers.gives(frame, value):
-            self._leaves(value)
+        if numbers is None or (numbers.gathered and numbers.gives(frame, value)):
+            return
+        if type(value) in _LOOKED_INTO or is_instance(value, (tuple, list, set, frozenset, dict)):
+            numbers.pin_inside(value)
 
     def _writes(self, value: Any) -> None:
         numbers, trace = self._numbers(), self._trace()
@@ -728,11 +743,11 @@ def _truth(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     if numbers.expression(value) is not None:
         numbers.compute("bool", (value,), bool(value))
     else:
-        _asked(numbers, value, "__bool__", "__len__")
+        numbers.pin(value)  # what its methods return is told where they do
 
 
 def _length(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
-    _asked(numbers, value, "__len__")
+    numbers.pin(value)
 
 
 def _contains(trace: Trace, numbers: TrackedNumbers, key: Any, owner: Any) -> None:
@@ -744,8 +759,10 @@ def _contains(trace: Trace, numbers: TrackedNumbers, key: Any, owner: Any) -> No
     if type(key) is str and type(owner) is dict and numbers.expression(key) is None:
         return
     # What lies in a hashed container as a key was hashed before.
-    numbers.pin_inside(key) if issubclass(type(owner), (dict, set)) else numbers.pin_inside(key, owner)
-    _asked(numbers, owner, "__contains__")
+    numbers.pin_inside(key)
+    asked = lookup.find(type(owner), "__contains__").value
+    if type(asked) is not FunctionType and not issubclass(type(owner), (dict, set)):
+        _consumed(numbers, [owner])
 
 
 def _may_be_among(numbers: TrackedNumbers, key: Any, owner: Any) -> bool:
@@ -764,13 +781,30 @@ def _pairs(trace: Trace, numbers: TrackedNumbers, *given: Any) -> None:
     numbers.pin_inside(*given[::2])
 
 
+def _hashed(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
+    _consumed(numbers, [value])
+
+
+def _given_back(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
+    """Code gives a value back, perhaps to C; numbers of methods that C calls by their names are looked at."""
+    if value is None or is_instance(value, _TENSORS):
+        return
+    frame = trace.running.frame()
+    if frame is None or frame.f_code.co_flags & CO_GENERATOR or hands_on(trace, numbers, frame):
+        return
+    if frame.f_code.co_name not in _TOLD_AS_THEY_LEAVE:
+        numbers.pin_inside(value, objects=type(value) in _HANDS_ON)
+
+
 def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
+    begin_call(trace, numbers)
     _call(trace, numbers, function, args, names)
 
 
 def _called_spread(
     trace: Trace, numbers: TrackedNumbers, function: Any, args: Any, kwargs: Any = None
 ) -> None:
+    begin_call(trace, numbers)
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
         return
@@ -785,15 +819,15 @@ _HANDLERS: dict[str, Handler] = {
     "store_attribute": _store_attribute, "binary": _binary, "compare": _compare, "unary": _unary,
     "truth": _truth, "length": _length, "contains": _contains, "same": _same, "pairs": _pairs,
     "text": _formatted, "joined": _joined, "call": _called, "call_spread": _called_spread,
-    "iterate": _iterates, "advance": _iterates,
+    "iterate": _iterates, "advance": _iterates, "hashed": _hashed, "given_back": _given_back,
     **dict.fromkeys((
         "name", "cell", "enter", "merged", "imported", "super_attribute", "store_name",
-        "delete_name", "given_back", "store_cell", "delete_cell", "delete_attribute", "bounds",
+        "delete_name", "store_cell", "delete_cell", "delete_attribute", "bounds",
     ), _moved),
 }  # fmt: skip
 _ASK_OF_KNOWN = frozenset({
     _looked_at, _moved, _attribute, _store_attribute, _store_item, _delete_item, _binary, _compare, _unary,
-    _truth, _length, _contains, _same, _pairs, _joined,
+    _truth, _length, _contains, _same, _pairs, _joined, _given_back, _hashed,
 })  # fmt: skip
 """Handlers that do nothing as long as nothing is followed."""
 
@@ -872,7 +906,7 @@ def _call(
         elif type(found) is FunctionType and type(function) is not torch.jit.ScriptFunction:
             _into_python(trace, numbers, found, args)
         else:
-            _unknown(numbers, function, args if _has_none(function) else (function, *args))
+            _unknown(trace, numbers, function, args if _has_none(function) else (function, *args))
 
 
 def _is_of_memory(function: Any) -> bool:
@@ -946,6 +980,7 @@ def _into_python(
     """Python code is called: it is followed, or it sees what it likes; rote's own sees what it is given."""
     code = function.__code__
     if trace.running.swaps.is_tracking(code):
+        enter(trace, numbers, code)
         caller = trace.running.frame()
         if caller is not None and {code.co_name, caller.f_code.co_name}.issubset(_WRITE_THEMSELVES):
             numbers.gathered.write(caller)  # which may hand it on
@@ -991,7 +1026,7 @@ def _make(trace: Trace, numbers: TrackedNumbers, kind: type, args: tuple[Any, ..
                 trace.callables.run(made)
                 _into_python(trace, numbers, made, args)
         return
-    _unknown(numbers, kind, args)
+    _unknown(trace, numbers, kind, args)
 
 
 def _is_of_c_itself(maker: Any) -> bool:
@@ -1039,6 +1074,8 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
         numbers.compute_next(LOOKED_UP, (args[0].copy(), *args[1:]))
     elif function in _MOVES:
         moved = _MOVES[function]
+        if function in _GIVES_ATTRIBUTES:
+            enter(trace, numbers, None)
         if 0 not in moved:
             numbers.pin(*args[:1])  # what a container holds is not looked at, or was when it was hashed
         numbers.pin_inside(*[each for place, each in enumerate(args) if place and place not in moved])
@@ -1064,11 +1101,11 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function is len:
         for each in args:
             if not is_array(each):  # its shape is the same in all calls
-                _asked(numbers, each, "__len__")
+                numbers.pin(each)
             if type(lookup.find(type(each), "__len__").value) is FunctionType:
                 numbers.asks_length = identity(trace.running.frame())
     else:
-        _unknown(numbers, function, args)
+        _unknown(trace, numbers, function, args)
 
 
 def _gather(
@@ -1100,7 +1137,7 @@ def _is_shown(
         if trace.writes.has_told(stream):
             return True
         if known and looked_at:
-            _unknown(numbers, function, looked_at)
+            _unknown(trace, numbers, function, looked_at)
         return known
     stream = function.__self__
     if stream is None or type(stream) is ModuleType:
@@ -1262,6 +1299,7 @@ def _hands_on_all(trace: Trace, numbers: TrackedNumbers, function: Any, *sources
     if type(function) is not FunctionType:
         return False
     _into_python(trace, numbers, function, ())
+    numbers.mapped.setdefault(identity(trace.running.swaps.original(function.__code__)), True)
     return True
 
 
@@ -1337,22 +1375,14 @@ def _answers(found: Any) -> bool:
     return type(found) is FunctionType
 
 
-def _asked(numbers: TrackedNumbers, value: Any, *names: str) -> None:
-    """C asks an object by methods: what they return is looked at where they return it, by their names."""
-    numbers.pin(value)
-    if type(value) in _CONTAINERS or type(value) in _NUMBERS or value is None or is_data(value):
-        return
-    for name in names:
-        found = lookup.find(type(value), name).value
-        if type(found) is FunctionType and found.__code__.co_name != name:
-            numbers.stop(f"{name} of a {type(value).__name__} has another name")
-
-
-def _unknown(numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
+def _unknown(trace: Trace, numbers: TrackedNumbers, function: Any, given: tuple[Any, ...]) -> None:
     """Something is called of which nothing is known here.
 
     Of a generator C sees what it yields, which is looked at there.
     """
+    for each in given:
+        if type(each) is FunctionType:
+            numbers.mapped[identity(trace.running.swaps.original(each.__code__))] = False
     given = tuple([each for each in given if type(each) is not GeneratorType])
     if not numbers.pin_inside(*given, objects=True):
         name = getattr(function, "__qualname__", type(function).__qualname__)
