@@ -6,6 +6,7 @@ import threading
 import types
 import weakref
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 
 import pytest
@@ -805,3 +806,44 @@ def test_what_is_added_to_in_place_and_reset_now_and_then(device):
     assert sums == expected
     assert min(replayed[4:]) >= 9
     assert not any([why.code == "RT206" for why in step.report().reasons])
+
+
+# ---------------------------------------------------------------------- members of enumerations
+
+
+class Key(Enum):
+    IMAGE, MASK = "image", "mask"
+
+
+LISTS = {
+    "as it was": lambda kept: [Key(each) for each in kept],
+    "turned": lambda kept: kept[::-1],
+    "in a dict": lambda kept: [{"key": each["key"] if isinstance(each, dict) else each} for each in kept],
+    "types": lambda kept: [torch.float32 if each is torch.float64 else torch.float64 for each in kept],
+    "truth values beside": lambda kept: [Key.MASK if each is True else True for each in kept],
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_of_members_of_an_enumeration_is_made_anew(name):
+    def seen(wrap):
+        holder = types.SimpleNamespace(kept=[Key.IMAGE, Key.MASK], calls=0)
+
+        def step(x):
+            first = holder.kept[0]
+            holder.kept = LISTS[name](holder.kept)
+            return x * (2 if first is Key.IMAGE else 3 if first is torch.float32 else 4)
+
+        graphed, lists = wrap(step), []
+        for number in range(CALLS):
+            if number == WARM + 3:
+                holder.kept = [Key.MASK]
+            yield graphed(torch.ones(2)).tolist(), list(holder.kept)
+            lists.append(holder.kept)
+        yield [list(each) for each in lists], len({id(each) for each in lists})
+        yield graphed
+
+    *plain, _ = seen(lambda function: function)
+    *found, graphed = seen(lambda function: rote.graph(function, keep=True))
+    assert found == plain
+    assert graphed.report().replayed >= 4, graphed.explain()

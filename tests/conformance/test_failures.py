@@ -6,6 +6,8 @@ import linecache
 import threading
 from argparse import Namespace
 from collections import deque
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -529,6 +531,43 @@ def test_an_index_out_of_range_that_leaves_the_callable():
         else:
             assert torch.equal(g(rows), table[rows] * 2)
     assert g.report().replayed >= 6
+
+
+OUT_OF_RANGE: dict[str, tuple[Callable[[torch.Tensor, Any], Any], float]] = {
+    "a negative power": (lambda x, n: x.long() ** (6 - n), 1),
+    "stored in bytes": (lambda x, n: x.byte().fill_(n * 30), 1),
+    "chosen for bytes": (lambda x, n: torch.where(x > 2, x.byte(), n * 30), 1),
+    "stored": (lambda x, n: x.fill_(10.0**n), 6.0),
+    "multiplied in place": (lambda x, n: x.add_(x, alpha=10.0**n), 6.0),
+    "divided in place": (lambda x, n: x.addcdiv_(x, x, value=10.0**n), 6.0),
+    "divided": (lambda x, n: x.long() // (7 - n), 1),
+    "drawn": (lambda x, n: x.uniform_(0, 6 - n), 1),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_a_number_that_an_operation_cannot_take(name):
+    """It raises where the call would, and what stands before and behind is as the call would leave it."""
+    operation, rise = OUT_OF_RANGE[name]
+
+    def steps(wrap):
+        state, written = {"n": 0}, torch.zeros(4)
+
+        def step(x):
+            state["n"] += rise
+            written.add_(1)
+            written.add_(operation(x.clone(), state["n"]).sum())
+
+        g = wrap(step)
+        torch.manual_seed(0)
+        for _ in range(11):
+            try:
+                g(torch.arange(1.0, 5.0))
+            except RuntimeError as error:
+                yield str(error)
+            yield written.tolist(), state["n"]
+
+    assert list(steps(rote.graph)) == list(steps(lambda function: function))
 
 
 def test_an_index_out_of_range_in_a_call_that_has_written():

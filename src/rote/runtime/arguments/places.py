@@ -137,9 +137,14 @@ def _is_namespace(value: Any) -> bool:
 def can_be_carried(value: Any) -> bool:
     """Whether a value is a tensor, or a container of tensors and plain values, not of text alone."""
     held = _held_in(value) or ()
-    if type(value) in _PLAIN:  # a number is followed where it lies
+    if type(value) in _PLAIN or _is_member(value):  # a number is followed where it lies
         return False
-    return any([type(each) is torch.Tensor or type(each) in _NUMBERS for each in held])
+    return any([type(each) is torch.Tensor or type(each) in _NUMBERS or _is_member(each) for each in held])
+
+
+def _is_member(value: Any) -> bool:
+    """Whether a value is one of an enumeration, or what PyTorch has one object of."""
+    return type(value) in _IMMUTABLE or issubclass(type(value), Enum)
 
 
 def holds_tensors(value: Any) -> bool:
@@ -166,8 +171,7 @@ def _held_in(value: Any) -> list[Any] | None:
         kind = type(each)
         if (
             kind in _PLAIN
-            or kind in _IMMUTABLE
-            or issubclass(kind, Enum)
+            or _is_member(each)
             or (kind is torch.Tensor and each.layout is torch.strided and not each.is_nested)
         ):
             found.append(each)

@@ -60,10 +60,10 @@ from .elements import (
     WrittenPlace,
     asks_nothing,
     choose,
+    index_with_numbers,
     is_mask_of,
     may_be_selected,
     may_be_stored,
-    number_in,
     places_of,
     put_at,
     read_at,
@@ -233,9 +233,9 @@ class HostDataMode(TorchFunctionMode):
         if func is _Tensor.__getitem__ and self._selects(args):
             lazily = self._is_written_back()
             return self._tracer.select(args[0], args[1], partial(func, *args), lazily=lazily)
+        if self._places is not None and func in _INDEXES:
+            args = args[0], index_with_numbers(args[1], self._read_number), *args[2:]
         if self._places is not None and func in _READS_PLACE:
-            if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
-                args = args[0], self._read_index(args[1], index)
             taken = self._take(self._places, func, args, kwargs or {})
             if taken is not None:
                 return taken
@@ -353,11 +353,6 @@ class HostDataMode(TorchFunctionMode):
         host, token = self._tracer.host, self._tracer.cursor.storages.token
         data = HostValues(operand_of(values, token), (), torch.int64, tensor.device.type)
         return host.computed_tensor(host.aside(build), PUT, data, build, made)
-
-    def _read_index(self, key: Any, index: torch.Tensor) -> Any:
-        """An index, with the number that C would read from a tensor in it."""
-        number = self._read_number(index)
-        return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
 
     def _read_number(self, tensor: torch.Tensor) -> Any:
         """The number that C would read from a tensor that is given where it takes a number."""

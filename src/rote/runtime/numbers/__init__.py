@@ -12,6 +12,7 @@ from .arrays import (
     STORED_ALONG,
     WRITE_AT,
     array_token,
+    as_handed,
     can_be_copied,
     can_be_filled,
     copied,

@@ -8,7 +8,7 @@ given by name.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -124,6 +124,8 @@ class SliceForm(NamedTuple):
 INDEX_TYPES = frozenset({numpy.int64, numpy.int32, numpy.uint8, numpy.bool_})
 """What arrays are of by which PyTorch indexes tensors."""
 _INDICES = frozenset({int, type(None), type(Ellipsis)})
+HANDED = object()
+"""The operand that C gets itself, as a number of a tensor."""
 
 
 def index_form(key: Any) -> Any:
@@ -134,9 +136,36 @@ def index_form(key: Any) -> Any:
     ])  # fmt: skip
     for each in found:
         whole = each if type(each) is SliceForm else (each,)
-        if not all([type(one) in _INDICES or (one is each and _is_index(one)) for one in whole]):
+        if not all(
+            [type(one) in _INDICES or one is HANDED or (one is each and _is_index(one)) for one in whole]
+        ):
             return None
     return found
+
+
+def as_handed(key: Any, is_handed: Callable[[Any], bool]) -> Any:
+    """An index with ends of slices of which C gets the numbers itself marked."""
+    if type(key) is tuple:
+        return tuple([as_handed(each, is_handed) for each in key])
+    if type(key) is not slice or key.step is not None:
+        return key
+    return slice(*[HANDED if is_handed(end) else end for end in (key.start, key.stop)])
+
+
+def handed_in(operand: Any) -> int:
+    """How many numbers C gets itself for an operand."""
+    if type(operand) is tuple or type(operand) is SliceForm:
+        return sum(map(handed_in, operand))
+    return int(operand is HANDED)
+
+
+def with_handed(operand: Any, handed: Iterator[Any]) -> Any:
+    """An operand with the numbers that C has got."""
+    if type(operand) is SliceForm:
+        return SliceForm(*[with_handed(each, handed) for each in operand])
+    if type(operand) is tuple:
+        return tuple([with_handed(each, handed) for each in operand])
+    return next(handed) if operand is HANDED else operand
 
 
 def _is_index(value: Any) -> bool:

@@ -24,6 +24,7 @@ from ..objects import base_of, pointer_of
 from ..state import ATTRIBUTE, CELL, LAST, LENGTH, Address
 from ..state import ITEM as STATE_ITEM
 from .arrays import (
+    HANDED,
     ITEM,
     MEMBERS,
     NAMED,
@@ -34,8 +35,10 @@ from .arrays import (
     array_token,
     can_be_filled,
     copied,
+    handed_in,
     is_array,
     kind_of,
+    with_handed,
 )
 from .computation import (
     ARRAY,
@@ -78,8 +81,6 @@ from .parts import is_data, is_sequence, is_told_by_content, parts_of
 from .times import TIME, LateCell, TimeRead, undefined_at
 
 _AT_END = frozenset({LAST, LENGTH})
-HANDED = object()
-"""The operand that C gets itself."""
 FEW = 3
 """Values of a number that have recordings of their own; with one more it changes from call to call."""
 _NAN = "a number is NaN"
@@ -286,7 +287,7 @@ class TrackedNumbers:
 
     def compute_next(self, function: str, operands: tuple[Any, ...]) -> None:
         """The next instruction computes with numbers; where it is a call, the function is named."""
-        if any(self.expression(each) is not None for each in _leaves(operands)):
+        if any(each is HANDED or self.expression(each) is not None for each in _leaves(operands)):
             self._operands = function, operands
 
     def look_up_next(self, table: tuple[Any, ...]) -> None:
@@ -294,10 +295,13 @@ class TrackedNumbers:
         self._operands = FROM_TABLE, (table, HANDED)
 
     def with_handed(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Operands of the last instruction, with the number that C alone has got meanwhile."""
-        if operands[-1] is not HANDED or [*map(type, self.handed)] != [int]:
+        """Operands of the last instruction, with the numbers that C alone has got meanwhile."""
+        asked = handed_in(operands[-1])
+        if not asked or [*map(type, self.handed)] != [int] * asked:
             return operands
-        return (*operands[:-1], self.handed.pop())
+        last = with_handed(operands[-1], iter(self.handed))
+        self.handed.clear()
+        return (*operands[:-1], last)
 
     @property
     def computes_next(self) -> bool:
@@ -549,9 +553,15 @@ class TrackedNumbers:
                 return self._applied(PAIRED, Fixed.of(tuple(value)), *parts)
             made = SLICED if sliced else LISTED if type(value) is list else MEMBERS
             return self._applied(made, *parts)
-        if self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value)):
+        is_followed = self.has_arrays and type(value) is numpy.ndarray and self.arrays_over(pointer_of(value))
+        if is_followed and not self._is_picked_from(value):
             self.stop("part of an array is read that is followed, in a way that is not")
         return Fixed.of(value)
+
+    def _is_picked_from(self, array: Any) -> bool:
+        """Whether what is followed in an array are parts that the call has taken of it, and not written."""
+        picked = any([array is each for each in self._picked_from])
+        return picked and not any([numpy.may_share_memory(array, each) for each in self.filled.values()])
 
     def holds_array(self, operands: Iterable[Any]) -> bool:
         """Whether an array that is followed is among operands."""
@@ -569,7 +579,7 @@ class TrackedNumbers:
             key = (key.start, key.stop, key.step)
         if type(key) is tuple:
             return any(map(self.leads, key))
-        return type(key) in KINDS and self.expression(key) is not None
+        return key is HANDED or (type(key) in KINDS and self.expression(key) is not None)
 
     def arrays_over(self, pointer: int) -> list[Any]:
         """The arrays that are followed, in whose memory an address lies."""

@@ -21,7 +21,11 @@ Row = Mapping[str, str]
 @cache
 def table() -> Mapping[str, Mapping[str, Row]]:
     """The rows by namespace and name."""
-    return tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
+    lines = tomllib.loads(Path(__file__).with_name("table.toml").read_text(encoding="utf-8"))
+    return {
+        namespace: {name: row for names, row in rows.items() for name in names.split()}
+        for namespace, rows in lines.items()
+    }
 
 
 def row_of(name: str) -> Row:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -72,7 +73,7 @@ class Making:
     given: list[Any]
     parts: list[Any] = field(default_factory=list[Any])
 
-    @property
+    @cached_property
     def lent(self) -> Mapping[int, Any]:
         """Arrays over the tensors of which the call has made arrays: over copies, if those are its own."""
         places = [(place, leaf) for place, leaf in enumerate(self.template.leaves) if leaf.lent >= 0]
@@ -138,7 +139,10 @@ PARTS: Mapping[str, Part] = {
         lambda making, position, leaf: leaf.value(),
         lambda writing, leaf: f"{writing.source.constant(leaf.value)}()",
     ),
-    COMPUTED: Part(lambda making, position, leaf: leaf.value.made(making.lent), Writing.number),
+    COMPUTED: Part(
+        lambda making, position, leaf: leaf.value.made(making.lent if leaf.value.orders else {}),
+        Writing.number,
+    ),
     GIVEN: Part(lambda making, position, leaf: making.given[leaf.index]),
     AGAIN: Part(lambda making, position, leaf: making.parts[leaf.index]),
     VIEW: Part(lambda making, position, leaf: view_of(leaf, making.template, making.copies)),

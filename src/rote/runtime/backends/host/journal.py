@@ -17,6 +17,7 @@ import torch
 
 from ...operators import tensors_in
 from ...pytorch import below_autograd
+from ..protocol import NumberCell, holds
 from .program import Modes, Program, ReplayStep
 from .tape import Entry, LaunchEntry, TapePlace, places
 from .torch_private import inference_guard
@@ -118,8 +119,11 @@ class Journal:
 
 
 def may_raise(entry: Entry) -> bool:
-    """Whether an entry may raise for some values."""
-    return not (isinstance(entry, LaunchEntry) or entry.literal is not None or entry.operation.facts.total)
+    """Whether an entry may raise for some values, or for numbers of which nobody knows what they decide."""
+    if isinstance(entry, LaunchEntry) or entry.literal is not None:
+        return False
+    facts = entry.operation.facts
+    return not facts.total or (not facts.parameters and holds(NumberCell, entry.args, entry.kwargs))
 
 
 def touched(entry: Entry) -> SeenByOthers:

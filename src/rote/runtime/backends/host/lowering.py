@@ -6,13 +6,13 @@ of its results is copied; one that writes in place has none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, cast
 
 import torch
 
 from ...operators import PLAIN_VALUES
-from ..protocol import NumberCell, ResultSizeError, holds
+from ..protocol import Magnitudes, NumberCell, ResultSizeError, holds
 from .program import ReplayStep, Store
 from .tape import Entry, LaunchEntry, Product, TapePlace
 from .torch_private import Call
@@ -39,6 +39,20 @@ def lower(entry: Entry, tensor: Bound) -> ReplayStep:
     if holds(NumberCell, args, kwargs):
         return ReplayStep(_with_numbers(call, args, kwargs), (), {}, stores)
     return ReplayStep(call, args, kwargs, stores)
+
+
+def bound(cells: Iterable[NumberCell], tensors: Iterable[torch.Tensor]) -> None:
+    """Let replays have numbers alone that the types of tensors can: an operation raises for others."""
+    types = {each.dtype for each in tensors} - {torch.bool}
+    numbers = [torch.iinfo(each) if _is_whole(each) else torch.finfo(each) for each in types]
+    if numbers:
+        largest = min([each.max for each in numbers])
+        for cell in cells:
+            cell.bound(Magnitudes(0, largest, endless=not any(map(_is_whole, types))))
+
+
+def _is_whole(dtype: torch.dtype) -> bool:
+    return not (dtype.is_floating_point or dtype.is_complex)
 
 
 def _checked(name: str, call: Call, products: Sequence[Product]) -> Call:

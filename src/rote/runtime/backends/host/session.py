@@ -29,6 +29,7 @@ from ..protocol import (
     KernelLaunch,
     NumberCell,
     Session,
+    cells_of,
     check_apart,
     first_line,
     holds,
@@ -37,7 +38,7 @@ from ..protocol import (
 )
 from .journal import Journal, is_dear, may_raise, touched
 from .kernels import HostKernel
-from .lowering import lower
+from .lowering import bound, lower
 from .memory import HostMemory, idle_literals
 from .operations import Catalog
 from .pool import HostPool, Lease
@@ -121,6 +122,8 @@ class HostSession(Session):
             if is_shortage(error):
                 raise MemoryShortageError(f"no memory for {func.name()}: {first_line(error)}") from error
             raise
+        if noted is not args:
+            bound(cells_of(noted, options), (*operands, *tensors_in([out], [])))
         if bare:
             self._tape.record(operation, noted, options, operands, given, out)
         else:

@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, MutableMapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from math import isfinite
 from time import perf_counter
 from typing import Any, NamedTuple, Protocol, cast
 
@@ -30,18 +31,24 @@ from .kernels import KernelLaunch, LoadedKernel
 
 
 class Magnitudes(NamedTuple):
-    """A range of the magnitudes of numbers; NaN is in none."""
+    """A range of the magnitudes of numbers.
+
+    Attributes:
+        endless: Infinities and NaN are among them.
+    """
 
     smallest: float
     largest: float
+    endless: bool = False
 
     def have(self, value: Any) -> bool:
         """Whether a number is one of them."""
-        return self.smallest <= abs(value) <= self.largest
+        return self.smallest <= abs(value) <= self.largest or (self.endless and not isfinite(value))
 
     def shared_with(self, other: Magnitudes) -> Magnitudes:
         """What is in both ranges."""
-        return Magnitudes(max(self.smallest, other.smallest), min(self.largest, other.largest))
+        smallest, largest = max(self.smallest, other.smallest), min(self.largest, other.largest)
+        return Magnitudes(smallest, largest, self.endless and other.endless)
 
 
 class NumberCell:

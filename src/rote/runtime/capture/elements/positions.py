@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import isfinite
 from typing import Any, cast
 
 import torch
@@ -116,7 +117,10 @@ def may_be_stored(tensor: Any, key: Any, new: Any) -> bool:
         return False
     parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
     basic = all([type(each) in (int, slice, type(None), type(Ellipsis)) for each in parts])
-    fits = tensor.is_floating_point() or (tensor.dtype is torch.int64 and type(new) is int)
+    if tensor.is_floating_point():  # what PyTorch stores in the end may be an infinity, or an error
+        fits = abs(new) <= torch.finfo(tensor.dtype).max or not isfinite(new)
+    else:
+        fits = tensor.dtype is torch.int64 and type(new) is int
     return fits and (basic or is_mask_of(key, tensor))
 
 
@@ -128,16 +132,33 @@ def is_mask_of(key: Any, tensor: torch.Tensor) -> bool:
 _WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
 
 
-def number_in(key: Any) -> torch.Tensor | None:
-    """The tensor in an index that C reads as a number, if all else in it are whole dimensions."""
+def index_with_numbers(key: Any, read: Callable[[torch.Tensor], Any]) -> Any:
+    """An index with numbers for the tensors in it that C reads as such, if all else in it is basic."""
     parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
-    found: list[Any] = [each for each in parts if isinstance(each, torch.Tensor)]
-    others = [each for each in parts if not isinstance(each, torch.Tensor)]
-    if len(found) != 1 or not all([each is Ellipsis or _is_whole(each) for each in others]):
-        return None
-    index: torch.Tensor = found[0]
+    ends = [end for part in parts for end in _ends_of(part)]
+    if not all([type(end) in _BASIC or _is_number(end) for end in ends]):
+        return key
+    if not any([_is_number(end) for end in ends]):
+        return key
+
+    def number(end: Any) -> Any:
+        return read(end) if _is_number(end) else end
+
+    found = tuple(
+        [
+            slice(number(part.start), number(part.stop), part.step) if type(part) is slice else number(part)
+            for part in parts
+        ]
+    )
+    return found if type(key) is tuple else found[0]
+
+
+_BASIC = frozenset({int, type(None), type(Ellipsis)})
+
+
+def _is_number(index: Any) -> bool:
     plain = type(index) is torch.Tensor and not is_wrapped(index) and not index.is_meta
-    return index if plain and not index.dim() and index.dtype in _WHOLE else None
+    return plain and not index.dim() and index.dtype in _WHOLE
 
 
 def _is_whole(part: Any) -> bool:

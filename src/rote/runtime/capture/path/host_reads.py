@@ -21,7 +21,7 @@ from .resized import ResizedStorages
 
 _READ = frozenset({"aten::_local_scalar_dense", "tolist", "numpy"})
 """The operations that read a number, a list or an array of them."""
-MOST_LISTED = 64
+MOST_LISTED = 256
 """Numbers of a nested list that are followed; a replay computes with each of them."""
 
 

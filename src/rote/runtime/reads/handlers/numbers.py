@@ -90,6 +90,7 @@ from ...numbers import (
     WRITES_BY_NAME,
     Draw,
     TrackedNumbers,
+    as_handed,
     can_be_filled,
     index_form,
     is_array,
@@ -514,6 +515,8 @@ def _attribute(trace: Trace, numbers: TrackedNumbers, name: str, owner: Any) -> 
 
 
 def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
+    if type(owner) is numpy.ndarray:
+        key = as_handed(key, lambda end: is_instance(end, _TENSORS))
     if is_instance(owner, _TENSORS):
         _owe(trace, numbers, key)
     elif type(owner) in TEXTS:
