@@ -63,7 +63,7 @@ from .elements import (
     is_mask_of,
     may_be_selected,
     may_be_stored,
-    number_in,
+    numbers_in,
     places_of,
     put_at,
     read_at,
@@ -234,17 +234,19 @@ class HostDataMode(TorchFunctionMode):
             lazily = self._is_written_back()
             return self._tracer.select(args[0], args[1], partial(func, *args), lazily=lazily)
         if self._places is not None and func in _READS_PLACE:
-            if func is _Tensor.__getitem__ and (index := number_in(args[1])) is not None:
-                args = args[0], self._read_index(args[1], index)
+            if func is _Tensor.__getitem__ and (indices := numbers_in(args[1])):
+                args = args[0], self._read_index(args[1], indices)
             taken = self._take(self._places, func, args, kwargs or {})
             if taken is not None:
                 return taken
         if func in _ASKS_PLACE:
             self._ask_place(func, args)
         if self._places is not None and func is _Tensor.__setitem__:
+            if indices := numbers_in(args[1]):
+                args = args[0], self._read_index(args[1], indices), args[2]
             if may_be_stored(*args):
                 return self._store(*args)
-            if self._tracer.taken.is_back(*args) and self._settles(args[1]):
+            if self._tracer.taken.is_back(*args, self._places) and self._settles(args[1]):
                 return None  # what an operation in place has written there already
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
@@ -354,10 +356,12 @@ class HostDataMode(TorchFunctionMode):
         data = HostValues(operand_of(values, token), (), torch.int64, tensor.device.type)
         return host.computed_tensor(host.aside(build), PUT, data, build, made)
 
-    def _read_index(self, key: Any, index: torch.Tensor) -> Any:
-        """An index, with the number that C would read from a tensor in it."""
-        number = self._read_number(index)
-        return tuple([number if each is index else each for each in key]) if type(key) is tuple else number
+    def _read_index(self, key: Any, indices: list[torch.Tensor]) -> Any:
+        """An index, with the numbers that C would read from tensors in it."""
+        numbers = {id(each): self._read_number(each) for each in indices}
+        if type(key) is not tuple:
+            return numbers[id(key)]
+        return tuple([numbers.get(id(each), each) for each in cast("tuple[Any, ...]", key)])
 
     def _read_number(self, tensor: torch.Tensor) -> Any:
         """The number that C would read from a tensor that is given where it takes a number."""
@@ -446,23 +450,29 @@ class HostDataMode(TorchFunctionMode):
     ) -> torch.Tensor | None:
         """Read a tensor at a position that changes, if that is understood."""
         read = read_at(func, args, kwargs)
-        if read is None or self._tracer.taken.find(args[0]) is not None:
+        if read is None or args[0].device != self._tracer.cursor.device:
             return None
-        tensor, position = args[0], read.position
-        if tensor.device != self._tracer.cursor.device:
-            return None
-        moves = numbers.expression(position.ends[0]) is not None
-        known = {identity(each) for each in read.numbers}
-        lines = running_lines() if moves else ()
+        tensor, outer = args[0], self._tracer.taken.find(args[0])
+        moving = [each for each in read if each.moves(numbers)]
+        known = {identity(each) for place in moving for each in place.numbers}
+        lines = running_lines() if moving else ()
+        moves = bool(moving) and all([each.fits(tensor) for each in moving])
         moves = moves and not set(numbers.owed) - known and not self._tracer.cursor.blockers
         if not numbers.takes_next(lines, self._tracer.cursor.way, moves=moves):
             return None
         view = self._tracer.host.aside(lambda: func(*args, **kwargs))
         if numbers.follows:
             numbers.take_owed()
-            read.ask(numbers, tensor.shape[position.dim])
-        step = tensor.stride(position.dim)
-        self._tracer.take(view, TakenView(tensor, position.ends[0], step, 0, lines))
+            for each in moving:
+                each.ask(numbers, tensor.shape[each.dim])
+        key = (args[1], (tuple(view.shape), view.stride())) if func is _Tensor.__getitem__ else None
+        terms = tuple([(each.numbers[0], tensor.stride(each.dim)) for each in moving])
+        rest = view.storage_offset() - tensor.storage_offset()
+        rest -= sum([position * step for position, step in terms])
+        if outer is not None:
+            terms, rest = (*outer.terms, *terms), outer.rest + rest
+        base = tensor if outer is None else outer.base
+        self._tracer.take(view, TakenView(base, terms, rest, lines, key))
         return view
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

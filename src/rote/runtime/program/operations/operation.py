@@ -101,6 +101,13 @@ class Operation(NamedTuple):
             named=tuple([(name, _resolved(each)) for name, each in self.named]),
         )
 
+    def seen(self, change: Callable[[Token], Token]) -> Operation:
+        """The same operation, with its tensors told in another way."""
+        return self._replace(
+            operands=tuple([_seen(each, change) for each in self.operands]),
+            named=tuple([(name, _seen(each, change)) for name, each in self.named]),
+        )
+
     @property
     def tokens(self) -> list[Token]:
         """The tensor operands in order, lists opened."""
@@ -180,6 +187,12 @@ def _resolved(operand: Operand) -> Operand:
     if kind is tuple:
         return tuple([_resolved(each) for each in operand])
     return number_of(operand.value) if kind is Computed else operand
+
+
+def _seen(operand: Operand, change: Callable[[Token], Token]) -> Operand:
+    if type(operand) is tuple:
+        return tuple([_seen(each, change) for each in operand])
+    return change(operand) if type(operand) is Token else operand
 
 
 def _plain(operand: Operand) -> Any:
