@@ -429,3 +429,44 @@ def test_code_that_is_not_followed_once_fixes_no_number(device):
         x = torch.full((2,), float(n), device=device)
         assert torch.equal(g(x, 0.5 + n / 8), x * (0.5 + n / 8))
     assert g.report().replayed >= 20, g.explain()
+
+
+WHOLE = {
+    "turned": lambda x, n: x.roll(n, 0),
+    "turned back": lambda x, n: torch.roll(x, -(n % 7), dims=1),
+    "turned in two dimensions": lambda x, n: torch.roll(x, (n, 1), (0, 1)),
+    "turned flat": lambda x, n: x.roll(shifts=n),
+    "above a diagonal": lambda x, n: x.triu(n - 3),
+    "below a diagonal": lambda x, n: torch.tril(x, diagonal=3 - n),
+    "in place": lambda x, n: x.clone().triu_(n % 5),
+    "a mask": lambda x, n: torch.full_like(x, -1e9).triu(n + 1) + x,
+    "in order": lambda x, n: x.flatten().kthvalue(n + 1)[0],
+}
+OTHER_WHOLE = {
+    "sums along": lambda x, n: x.sum(n % 2),
+    "channels last": lambda x, n: x.view(1, 1, 6, 6).to(memory_format=torch.channels_last).roll(n % 6, 2),
+    "transposed": lambda x, n: x.t().roll(n, 0),
+    "above a diagonal of it": lambda x, n: x.t().triu(n % 5),
+    "with a gradient": lambda x, n: torch.autograd.grad(x.requires_grad_().roll(n, 0).exp().sum(), x)[0],
+    "of a size": lambda x, n: x[:1].expand(n % 3 + 1, 6),
+}
+
+
+@COMPUTES
+@pytest.mark.parametrize("fn", WHOLE.values(), ids=WHOLE)
+def test_whole_numbers_that_are_no_sizes(device, fn):
+    graphed = rote.graph(fn, keep=True)
+    for n in range(25):
+        x = torch.randn(6, 6, generator=torch.Generator().manual_seed(n)).to(device)
+        assert bits(graphed(x, n)) == bits(fn(x, n))
+    assert graphed.report().replayed >= 14
+
+
+@COMPUTES
+@pytest.mark.parametrize("fn", OTHER_WHOLE.values(), ids=OTHER_WHOLE)
+def test_whole_numbers_that_may_be_sizes(device, fn):
+    graphed = rote.graph(fn, keep=True)
+    for n in range(25):
+        x = torch.randn(6, 6, generator=torch.Generator().manual_seed(n)).to(device)
+        found, plain = graphed(x.clone(), n), fn(x.clone(), n)
+        assert bits(found) == bits(plain) and found.stride() == plain.stride()
