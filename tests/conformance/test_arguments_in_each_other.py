@@ -1,4 +1,4 @@
-"""Arguments and state that lie in each other, at other places from call to call: replays copy what is only read."""
+"""Arguments and state that lie in each other, at other places from call to call: both are only read."""
 
 from __future__ import annotations
 

@@ -242,11 +242,13 @@ class HostDataMode(TorchFunctionMode):
         if func in _ASKS_PLACE:
             self._ask_place(func, args)
         if self._places is not None and func is _Tensor.__setitem__:
-            if indices := numbers_in(args[1]):
-                args = args[0], self._read_index(args[1], indices), args[2]
-            if may_be_stored(*args):
-                return self._store(*args)
-            if self._tracer.taken.is_back(*args, self._places) and self._settles(args[1]):
+            tensor, key, new = args
+            if indices := numbers_in(key):
+                key = self._read_index(key, indices)
+                args = tensor, key, new
+            if may_be_stored(tensor, key, new):
+                return self._store(tensor, key, new)
+            if self._tracer.taken.is_back(tensor, key, new, self._places) and self._settles(key):
                 return None  # what an operation in place has written there already
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})

@@ -693,7 +693,7 @@ class TrackedNumbers:
         return self._computed(expression, value)
 
     def linear(self, terms: Iterable[tuple[int, int]], more: int) -> Any:
-        """So many times some numbers and some more, as a replay computes it; a number where none is followed."""
+        """So many times some numbers and some more, as a replay computes it; where it follows none, that."""
         parts, value = list[Expression](), more
         for number, factor in terms:
             value, expression = value + number * factor, self.expression(number)

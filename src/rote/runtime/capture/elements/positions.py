@@ -189,7 +189,7 @@ def _ends_of(part: Any) -> tuple[Any, ...]:
 
 
 def parts_in(tensor: torch.Tensor, key: Any, *, adds: bool = False) -> list[tuple[int, Any]] | None:
-    """What in an index means other than whole dimensions, each with the dimension; it ``adds`` some perhaps."""
+    """What in an index means other than whole dimensions, each with the dimension; some are added perhaps."""
     parts: list[Any] = list(cast("tuple[Any, ...]", key)) if type(key) is tuple else [key]
     parts = [part for part in parts if not (adds and part is None)]
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]

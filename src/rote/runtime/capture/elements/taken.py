@@ -48,8 +48,8 @@ class TakenView:
     """A view that begins at a position which changes.
 
     Attributes:
-        terms: The numbers that say where, each with the elements between two positions; in a call that follows
-            none, as they are.
+        terms: The numbers that say where, each with the elements between two positions; in a call that
+            follows none, as they are.
         rest: Elements behind these at which it begins.
         lines: What has made it.
         key: The index, and how the view looks; None for a view of such a view.

@@ -138,7 +138,7 @@ class HandedNumbers:
 
 
 def _is_laid_out_plainly(operand: Any) -> bool:
-    """Whether a result of an operand has the strides of a new tensor, whichever parts of it are put together."""
+    """Whether what is put together of parts of an operand has the strides of a new tensor, whatever these are."""
     if not isinstance(operand, torch.Tensor):
         return True
     sizes = [*operand.shape[:0:-1]]

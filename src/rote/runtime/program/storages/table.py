@@ -204,7 +204,7 @@ class StorageTable:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
         return self._argument_at(handle, tensor.storage_offset() * tensor.itemsize)
 
-    def _argument_at(self, handle: int, byte: int) -> tuple[Origin, int]:
+    def _argument_at(self, handle: int, byte: Any) -> tuple[Origin, int]:
         begins = self._inputs[handle]
         start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
         return (INPUT, index), start
