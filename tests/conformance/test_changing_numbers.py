@@ -9,6 +9,7 @@ import math
 import queue
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -470,3 +471,39 @@ def test_whole_numbers_that_may_be_sizes(device, fn):
         x = torch.randn(6, 6, generator=torch.Generator().manual_seed(n)).to(device)
         found, plain = graphed(x.clone(), n), fn(x.clone(), n)
         assert bits(found) == bits(plain) and found.stride() == plain.stride()
+
+
+ROWS = {
+    "the last ones": lambda seen, n: seen[-2:] == [n - 1, 9],
+    "a pair": lambda seen, n: (n, 2 * n) == (7, 14),
+    "another pair": lambda seen, n: (n % 5, "a", None) != (3, "a", None),
+    "an order": lambda seen, n: [n % 9, 3.5] < [4, n],
+    "of other lengths": lambda seen, n: seen[-3:] == [5, 9],
+    "any": lambda seen, n: any(seen[-len(stop) :] == stop for stop in ([3, 4], [9], [5, 6, 7])),
+}
+OTHER_ROWS = {
+    "of other types": lambda seen, n: [n] == (n,),
+    "of objects": lambda seen, n: [n, torch] == [5, torch],
+    "of rows": lambda seen, n: [[n], 3] == [[7], 3],
+    "what is added": lambda seen, n: ([n] + [3]) == [5, 3],
+    "all": lambda seen, n: seen == [0, 1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("row", {**ROWS, **OTHER_ROWS})
+def test_rows_that_are_compared(device, row):
+    """What comes out is a condition, and no number in them is."""
+    same = {**ROWS, **OTHER_ROWS}[row]
+
+    def step(s, x):
+        s.n += 1
+        s.seen.append(s.n)
+        return x * 2 if same(s.seen, s.n) else x + s.n
+
+    mine, plain = (SimpleNamespace(n=0, seen=[]) for _ in range(2))
+    graphed = rote.graph(lambda x: step(mine, x), keep=True)
+    for n in range(40):
+        x = torch.full((2,), float(n), device=device)
+        assert torch.equal(graphed(x), step(plain, x))
+        assert mine.seen == plain.seen
+    assert row in OTHER_ROWS or graphed.report().replayed >= 14, graphed.explain()

@@ -82,14 +82,27 @@ def ended(s, x):
     return loss * x
 
 
+def learned(s, x):
+    """A step of an optimizer, by what was gathered."""
+    if s.optimizer is None:
+        s.weight = torch.nn.Parameter(torch.ones(3, device=x.device))
+        s.optimizer = torch.optim.SGD([s.weight], 0.1, momentum=0.9)
+    loss = (torch.stack(s.tensors) * s.weight).square().sum()
+    s.optimizer.zero_grad()
+    loss.backward()
+    s.optimizer.step()
+    s.tensors.clear()
+    return loss.detach() * x
+
+
 REPLAYED = {
-    "numbers": emptied("numbers"), "tensors": emptied("tensors"),
-    "numbers deleted": emptied("numbers", "del"), "tensors deleted": emptied("tensors", "del"), "numbers in a slice": emptied("numbers", "slice"),
-    "tensors in a slice": emptied("tensors", "slice"), "numbers popped": emptied("numbers", "pop"),
-    "tensors popped": emptied("tensors", "pop"), "a queue": emptied("queue"),
+    "numbers": emptied("numbers"), "tensors": emptied("tensors"), "a queue": emptied("queue"),
+    "numbers deleted": emptied("numbers", "del"), "tensors deleted": emptied("tensors", "del"),
+    "numbers in a slice": emptied("numbers", "slice"), "tensors in a slice": emptied("tensors", "slice"),
+    "numbers popped": emptied("numbers", "pop"), "tensors popped": emptied("tensors", "pop"),
     "a queue popped": emptied("queue", "pop"), "pairs": emptied("pairs"), "a table": emptied("table"),
     "a table of numbers": emptied("values"), "twice": twice, "kept": kept, "written": written,
-    "returned": returned, "raised": raised, "an episode": ended,
+    "returned": returned, "raised": raised, "an episode": ended, "a step": learned,
 }  # fmt: skip
 OTHERS = {
     "a set": emptied("group"),
@@ -121,7 +134,7 @@ def fill(s, count, chance, device):
 def world():
     s = SimpleNamespace(
         n=0, tensors=[], numbers=[], queue=deque(), pairs=[], table={}, values={}, group=set(), objects=[],
-        kept=None, other=None,
+        kept=None, other=None, optimizer=None, weight=None,
     )  # fmt: skip
     s.other = s.tensors
     return s
@@ -139,7 +152,7 @@ def play(program, counts, device):
             s.n = number
             held = fill(s, count, chance, device)
             found = call(torch.full((3,), number / 7, device=device))
-            left = bits((list(s.queue), s.tensors, s.numbers, s.pairs, s.table, s.values, s.kept))
+            left = bits((list(s.queue), s.tensors, s.numbers, s.pairs, s.table, s.values, s.kept, s.weight))
             both.append((bits(found), left, len(s.objects), s.group, [each() is None for each in held]))
         assert both[0] == both[1], number
     return run.report().replayed

@@ -138,7 +138,7 @@ class HandedNumbers:
 
 
 def _is_laid_out_plainly(operand: Any) -> bool:
-    """Whether what is put together of parts of an operand has the strides of a new tensor, whatever these are."""
+    """Whether what is put together of any parts of an operand has the strides of a new tensor."""
     if not isinstance(operand, torch.Tensor):
         return True
     sizes = [*operand.shape[:0:-1]]

@@ -242,7 +242,7 @@ class Bindings:
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
         """Whether a replay can write an equal value into a slot."""
         kind, given = type(value), self._outside.given
-        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
+        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor or value is _NOTHING:
             return True
         if issubclass(kind, Enum):
             return self._outside.has(value)
@@ -385,6 +385,8 @@ class Bindings:
             self.bound.add(each.address)
 
 
+_NOTHING = ()
+"""The tuple without members, of which there is but one."""
 _IN_CLASSES = PLAIN_TYPES | KINDS | {torch.Tensor, tuple, list, dict, OrderedDict, deque}
 """Types of what a class hands out as it is: none of them says what is to be given instead."""
 _COUNT = KINDS | {complex}
