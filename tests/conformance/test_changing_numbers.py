@@ -485,7 +485,7 @@ OTHER_ROWS = {
     "of other types": lambda seen, n: [n] == (n,),
     "of objects": lambda seen, n: [n, torch] == [5, torch],
     "of rows": lambda seen, n: [[n], 3] == [[7], 3],
-    "what is added": lambda seen, n: ([n] + [3]) == [5, 3],
+    "what is added": lambda seen, n: seen[:1] + [n] == [5, 3],
     "all": lambda seen, n: seen == [0, 1, 2, 3],
 }
 
