@@ -485,7 +485,7 @@ OTHER_ROWS = {
     "of other types": lambda seen, n: [n] == (n,),
     "of objects": lambda seen, n: [n, torch] == [5, torch],
     "of rows": lambda seen, n: [[n], 3] == [[7], 3],
-    "what is added": lambda seen, n: seen[:1] + [n] == [5, 3],
+    "what is added": lambda seen, n: seen[:1] + seen[-1:] == [5, 3],
     "all": lambda seen, n: seen == [0, 1, 2, 3],
 }
 
@@ -507,3 +507,31 @@ def test_rows_that_are_compared(device, row):
         assert torch.equal(graphed(x), step(plain, x))
         assert mine.seen == plain.seen
     assert row in OTHER_ROWS or graphed.report().replayed >= 14, graphed.explain()
+
+
+DEFAULTS = {
+    "alpha": (lambda x, n: torch.add(x, x, alpha=n), 1),
+    "in place": (lambda x, n: x.clone().sub_(x, alpha=n), 1),
+    "value": (lambda x, n: torch.addcmul(x, x, x, value=n), 1),
+    "beta": (lambda x, n: torch.addmm(x, x, x, beta=n), 1),
+    "both": (lambda x, n: torch.addmm(x, x, x, beta=n, alpha=n), 1),
+    "diagonal": (lambda x, n: x.tril(n), 0),
+}
+
+
+@COMPUTES
+@pytest.mark.parametrize("case", DEFAULTS)
+def test_numbers_that_a_schema_gives(device, case):
+    """PyTorch does not tell of them: a call with one that goes another way does what earlier ones did."""
+    fn, given = DEFAULTS[case]
+
+    def step(x, n, flag):
+        y = fn(x, n)
+        return y * 2 if flag > 0 else y + n
+
+    graphed = rote.graph(step, keep=True)
+    for n in (*range(2, 16), given, 3, given, 4, 5):
+        x = torch.linspace(-1.0, n, 9, device=device).view(3, 3)
+        flag = torch.tensor(n == given, device=device)
+        assert torch.equal(graphed(x, n, flag), step(x, n, flag)), n
+    assert graphed.report().replayed >= 8
