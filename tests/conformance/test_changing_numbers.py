@@ -9,6 +9,7 @@ import math
 import queue
 import threading
 import time
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -429,3 +430,108 @@ def test_code_that_is_not_followed_once_fixes_no_number(device):
         x = torch.full((2,), float(n), device=device)
         assert torch.equal(g(x, 0.5 + n / 8), x * (0.5 + n / 8))
     assert g.report().replayed >= 20, g.explain()
+
+
+WHOLE = {
+    "turned": lambda x, n: x.roll(n, 0),
+    "turned back": lambda x, n: torch.roll(x, -(n % 7), dims=1),
+    "turned in two dimensions": lambda x, n: torch.roll(x, (n, 1), (0, 1)),
+    "turned flat": lambda x, n: x.roll(shifts=n),
+    "above a diagonal": lambda x, n: x.triu(n - 3),
+    "below a diagonal": lambda x, n: torch.tril(x, diagonal=3 - n),
+    "in place": lambda x, n: x.clone().triu_(n % 5),
+    "a mask": lambda x, n: torch.full_like(x, -1e9).triu(n + 1) + x,
+    "in order": lambda x, n: x.flatten().kthvalue(n + 1)[0],
+}
+OTHER_WHOLE = {
+    "sums along": lambda x, n: x.sum(n % 2),
+    "channels last": lambda x, n: x.view(1, 1, 6, 6).to(memory_format=torch.channels_last).roll(n % 6, 2),
+    "transposed": lambda x, n: x.t().roll(n, 0),
+    "above a diagonal of it": lambda x, n: x.t().triu(n % 5),
+    "with a gradient": lambda x, n: torch.autograd.grad(x.requires_grad_().roll(n, 0).exp().sum(), x)[0],
+    "of a size": lambda x, n: x[:1].expand(n % 3 + 1, 6),
+}
+
+
+@COMPUTES
+@pytest.mark.parametrize("fn", WHOLE.values(), ids=WHOLE)
+def test_whole_numbers_that_are_no_sizes(device, fn):
+    graphed = rote.graph(fn, keep=True)
+    for n in range(25):
+        x = torch.randn(6, 6, generator=torch.Generator().manual_seed(n)).to(device)
+        assert bits(graphed(x, n)) == bits(fn(x, n))
+    assert graphed.report().replayed >= 14
+
+
+@COMPUTES
+@pytest.mark.parametrize("fn", OTHER_WHOLE.values(), ids=OTHER_WHOLE)
+def test_whole_numbers_that_may_be_sizes(device, fn):
+    graphed = rote.graph(fn, keep=True)
+    for n in range(25):
+        x = torch.randn(6, 6, generator=torch.Generator().manual_seed(n)).to(device)
+        found, plain = graphed(x.clone(), n), fn(x.clone(), n)
+        assert bits(found) == bits(plain) and found.stride() == plain.stride()
+
+
+ROWS = {
+    "the last ones": lambda seen, n: seen[-2:] == [n - 1, 9],
+    "a pair": lambda seen, n: (n, 2 * n) == (7, 14),
+    "another pair": lambda seen, n: (n % 5, "a", None) != (3, "a", None),
+    "an order": lambda seen, n: [n % 9, 3.5] < [4, n],
+    "of other lengths": lambda seen, n: seen[-3:] == [5, 9],
+    "any": lambda seen, n: any(seen[-len(stop) :] == stop for stop in ([3, 4], [9], [5, 6, 7])),
+}
+OTHER_ROWS = {
+    "of other types": lambda seen, n: [n] == (n,),
+    "of objects": lambda seen, n: [n, torch] == [5, torch],
+    "of rows": lambda seen, n: [[n], 3] == [[7], 3],
+    "what is added": lambda seen, n: seen[:1] + seen[-1:] == [5, 3],
+    "all": lambda seen, n: seen == [0, 1, 2, 3],
+}
+
+
+@pytest.mark.parametrize("row", {**ROWS, **OTHER_ROWS})
+def test_rows_that_are_compared(device, row):
+    """What comes out is a condition, and no number in them is."""
+    same = {**ROWS, **OTHER_ROWS}[row]
+
+    def step(s, x):
+        s.n += 1
+        s.seen.append(s.n)
+        return x * 2 if same(s.seen, s.n) else x + s.n
+
+    mine, plain = (SimpleNamespace(n=0, seen=[]) for _ in range(2))
+    graphed = rote.graph(lambda x: step(mine, x), keep=True)
+    for n in range(40):
+        x = torch.full((2,), float(n), device=device)
+        assert torch.equal(graphed(x), step(plain, x))
+        assert mine.seen == plain.seen
+    assert row in OTHER_ROWS or graphed.report().replayed >= 14, graphed.explain()
+
+
+DEFAULTS = {
+    "alpha": (lambda x, n: torch.add(x, x, alpha=n), 1),
+    "in place": (lambda x, n: x.clone().sub_(x, alpha=n), 1),
+    "value": (lambda x, n: torch.addcmul(x, x, x, value=n), 1),
+    "beta": (lambda x, n: torch.addmm(x, x, x, beta=n), 1),
+    "both": (lambda x, n: torch.addmm(x, x, x, beta=n, alpha=n), 1),
+    "diagonal": (lambda x, n: x.tril(n), 0),
+}
+
+
+@COMPUTES
+@pytest.mark.parametrize("case", DEFAULTS)
+def test_numbers_that_a_schema_gives(device, case):
+    """PyTorch does not tell of them: a call with one that goes another way does what earlier ones did."""
+    fn, given = DEFAULTS[case]
+
+    def step(x, n, flag):
+        y = fn(x, n)
+        return y * 2 if flag > 0 else y + n
+
+    graphed = rote.graph(step, keep=True)
+    for n in (*range(2, 16), given, 3, given, 4, 5):
+        x = torch.linspace(-1.0, n, 9, device=device).view(3, 3)
+        flag = torch.tensor(n == given, device=device)
+        assert torch.equal(graphed(x, n, flag), step(x, n, flag)), n
+    assert graphed.report().replayed >= 8

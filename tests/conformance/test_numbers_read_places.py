@@ -34,6 +34,14 @@ READS = {
     "of what is made": lambda table, n: (table * 2)[n],
     "twice": lambda table, n: table[n] + table[n + 1] * 2,
     "along the other": lambda table, n: table[:, n % 3].sum() + table[n],
+    "beside one that stays": lambda table, n: table.view(2, 20, 3)[1, n],
+    "beside one from the end": lambda table, n: table.view(2, 20, 3)[-1, n, :],
+    "beside a part": lambda table, n: table.view(2, 20, 3)[:1, n, 0:].sum(0),
+    "with a new dimension": lambda table, n: table[None, n, None].sum(0)[0],
+    "at two": lambda table, n: table.view(2, 20, 3)[n % 2, n],
+    "at a number and a part": lambda table, n: table.view(2, 20, 3)[n % 2, n : n + 2].sum(0),
+    "one after the other": lambda table, n: table.view(2, 20, 3)[n % 2][n],
+    "of complex numbers": lambda table, n: torch.complex(table, table * 2)[n].abs(),
 }
 VIEWS = {
     "as it is": lambda row: row,
@@ -111,6 +119,16 @@ def added(table, key, new):
     table[key] += new
 
 
+def added_to(table, one, other):
+    table[one, other] += 1
+    return table[one, other].add_(2)
+
+
+def stored_behind(table, position):
+    new = table[position].add_(1)
+    table[position.add_(1)] = new
+
+
 STORED = {
     "a row": lambda table, n, x: added(table, n, x),
     "a row behind": lambda table, n, x: added(table, n + 1, x),
@@ -121,6 +139,8 @@ STORED = {
     "twice": lambda table, n, x: (added(table, n, x), added(table, n, x)),
     "by hand": lambda table, n, x: stored(table, n, table[n].add_(x)),
     "copied": lambda table, n, x: (added(table, n, x), table[n + 1].copy_(x)),
+    "at two": lambda table, n, x: added(table.view(2, 20, 3), (n % 2, n), x),
+    "an element": lambda table, n, x: added(table, (n, 1), x.sum()),
 }
 OTHER_STORED = {
     "a column of some": lambda table, n, x: added(table.t()[:, : n + 1], (slice(None), n), x),
@@ -128,6 +148,8 @@ OTHER_STORED = {
     "beside": lambda table, n, x: stored(table, n + 1, table[n].add_(x)),
     "a view": lambda table, n, x: stored(table, n, table[n].add_(x)[:]),
     "another view": lambda table, n, x: stored(table, n, table[n].add_(x)[:1]),
+    "by a tensor that moves": lambda table, n, x: stored_behind(table, torch.tensor(n, device=table.device)),
+    "where two are turned": lambda table, n, x: stored(table[:3], (n % 3, 1), added_to(table, 1, n % 3)),
     "another dimension": lambda table, n, x: stored(
         table[:3], (slice(None), n % 3), table[:3][n % 3].add_(x)
     ),
@@ -389,6 +411,29 @@ def test_what_is_stored_back(device, store):
         return x * 2
 
     assert play(run, ONE_BY_ONE, device) >= 14
+
+
+SAID_BY_TENSORS = {
+    "read": lambda table, n, m, x: table.view(2, 20, 3)[1, n] * x,
+    "read by two": lambda table, n, m, x: table[n, m] * x,
+    "counted": lambda table, n, m, x: added(table, n, x),
+    "counted by two": lambda table, n, m, x: added(table, (n, m), 1),
+    "a number": lambda table, n, m, x: stored(table, (n, m), 2.5),
+    "a row": lambda table, n, m, x: stored(table.view(2, 20, 3), (1, n), x),
+}
+
+
+@COMPUTES
+@pytest.mark.parametrize("use", SAID_BY_TENSORS.values(), ids=SAID_BY_TENSORS)
+def test_what_tensors_say(device, use):
+    """A position that is read twice is one condition more."""
+
+    def run(x, state):
+        n, m = torch.tensor([state.n, state.n % 2], device=device)
+        found = use(state.table, n, m, x)
+        return x * 2 if found is None else found
+
+    assert play(run, [*ONE_BY_ONE, *ONE_BY_ONE], device) >= 16
 
 
 @pytest.mark.sampled(1)

@@ -242,9 +242,10 @@ class HostDataMode(TorchFunctionMode):
         if func in _ASKS_PLACE:
             self._ask_place(func, args)
         if self._places is not None and func is _Tensor.__setitem__:
-            if may_be_stored(*args):
-                return self._store(*args)
-            if self._tracer.taken.is_back(*args) and self._settles(args[1]):
+            tensor, key, new = args
+            if may_be_stored(tensor, key, new):
+                return self._store(tensor, key, new)
+            if self._tracer.taken.is_back(tensor, key, new, self._places) and self._settles(key):
                 return None  # what an operation in place has written there already
         if self._numbers is not None and self._numbers.owed:
             return self._with_numbers(self._numbers, func, args, kwargs or {})
@@ -441,23 +442,29 @@ class HostDataMode(TorchFunctionMode):
     ) -> torch.Tensor | None:
         """Read a tensor at a position that changes, if that is understood."""
         read = read_at(func, args, kwargs)
-        if read is None or self._tracer.taken.find(args[0]) is not None:
+        if read is None or args[0].device != self._tracer.cursor.device:
             return None
-        tensor, position = args[0], read.position
-        if tensor.device != self._tracer.cursor.device:
-            return None
-        moves = numbers.expression(position.ends[0]) is not None
-        known = {identity(each) for each in read.numbers}
-        lines = running_lines() if moves else ()
+        tensor, outer = args[0], self._tracer.taken.find(args[0])
+        moving = [each for each in read if each.moves(numbers)]
+        known = {identity(each) for place in moving for each in place.numbers}
+        lines = running_lines() if moving else ()
+        moves = bool(moving) and all([each.fits(tensor) for each in moving])
         moves = moves and not set(numbers.owed) - known and not self._tracer.cursor.blockers
         if not numbers.takes_next(lines, self._tracer.cursor.way, moves=moves):
             return None
         view = self._tracer.host.aside(lambda: func(*args, **kwargs))
         if numbers.follows:
             numbers.take_owed()
-            read.ask(numbers, tensor.shape[position.dim])
-        step = tensor.stride(position.dim)
-        self._tracer.take(view, TakenView(tensor, position.ends[0], step, 0, lines))
+            for each in moving:
+                each.ask(numbers, tensor.shape[each.dim])
+        key = (args[1], (tuple(view.shape), view.stride())) if func is _Tensor.__getitem__ else None
+        terms = tuple([(each.numbers[0], tensor.stride(each.dim)) for each in moving])
+        rest = view.storage_offset() - tensor.storage_offset()
+        rest -= sum([position * step for position, step in terms])
+        if outer is not None:
+            terms, rest = (*outer.terms, *terms), outer.rest + rest
+        base = tensor if outer is None else outer.base
+        self._tracer.take(view, TakenView(base, terms, rest, lines, key))
         return view
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

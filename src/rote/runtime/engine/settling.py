@@ -105,6 +105,7 @@ class Settling:
         filled = [each.container for each in targets if each.kind in (APPENDED, CONTENTS, STORED)]
         self._slots |= {address_of(LENGTH, each, None) for each in filled}
         self._slots |= steadiness.slots_of_sinks(targets, noted.reads)
+        self._slots |= steadiness.slots_of_emptied(observed, noted.reads)
         self._made = steadiness.bound_containers(observed)
         self._read = noted.reads
         known = recording is not None and not plan.at_length

@@ -17,6 +17,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import (
     APPENDED,
+    CONTENTS,
     TOLD,
     Bound,
     Call,
@@ -291,6 +292,14 @@ def slots_of_sinks(targets: Iterable[Target], reads: Reads) -> set[Address]:
     slots = [(address, each.value) for address, each in reads.slots.items()] if sinks else []
     found = [(address, value.value) for address, value in slots if type(value) is Position]
     return {address for address, value in found if any([value is each for each in sinks])}
+
+
+def slots_of_emptied(observed: Observation, reads: Reads) -> set[Address]:
+    """What the call has read in containers that it leaves empty."""
+    bound = observed.value if type(observed.value) is Bound else None
+    parts = zip(bound.targets, bound.parts, strict=True) if bound is not None else ()
+    emptied = {id(each.container) for each, part in parts if each.kind == CONTENTS and not part}
+    return {address for address in reads.slots if address[1] in emptied} if emptied else set()
 
 
 def told_reasons(observed: Observation, site: Site, *, can_tell: bool) -> list[Reason]:

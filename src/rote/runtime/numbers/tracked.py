@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial, reduce
 from typing import Any
 
 import numpy
@@ -706,16 +707,21 @@ class TrackedNumbers:
             expression, value = self._applied("SUBTRACT", expression, Fixed.of(kind(1))), value - kind(1)
         return self._computed(expression, value)
 
-    def linear(self, value: int, factor: int, more: int) -> Any:
-        """So many times a number and some more, as a replay computes it; itself where it is not followed."""
-        expression = self.expression(value)
-        if expression is None:
-            return value * factor + more
-        if factor != 1:
-            expression = self._applied("MULTIPLY", expression, Fixed.of(factor))
-        if more:
-            expression = self._applied("ADD", expression, Fixed.of(int(more)))
-        return self._computed(expression, value * factor + more)
+    def linear(self, terms: Iterable[tuple[int, int]], more: int) -> Any:
+        """So many times some numbers and some more, as a replay computes it; where it follows none, that."""
+        parts, value = list[Expression](), more
+        for number, factor in terms:
+            value, expression = value + number * factor, self.expression(number)
+            if expression is None:
+                more += number * factor
+            else:
+                parts.append(
+                    expression if factor == 1 else self._applied("MULTIPLY", expression, Fixed.of(factor))
+                )
+        if not parts:
+            return value
+        parts += [Fixed.of(int(more))] if more else []
+        return self._computed(reduce(partial(self._applied, "ADD"), parts), value)
 
     def takes_next(self, lines: Lines, path: Path, *, moves: bool) -> bool:
         """A tensor is read at a position: whether that is one which changes; it is known of a known call."""

@@ -26,7 +26,7 @@ PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 """Types of tensors with plain memory."""
 COPIED = frozenset({
     torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
-    torch.int8, torch.uint8, torch.bool,
+    torch.int8, torch.uint8, torch.bool, torch.complex64, torch.complex128,
 })  # fmt: skip
 """Types of which elements are copied by an index."""
 
@@ -57,7 +57,7 @@ class WrittenPlace:
 
     def made(self, numbers: TrackedNumbers, tensor: torch.Tensor) -> Callable[[], OperationCall]:
         """Tells the operation that makes the index of what is written to a tensor."""
-        return index_maker(numbers.linear(self.ends[0], 1, 0), self.count, tensor.device)
+        return index_maker(numbers.linear([(self.ends[0], 1)], 0), self.count, tensor.device)
 
     def ask(self, numbers: TrackedNumbers, size: int) -> None:
         """What has to be so for a replay to write as many elements of a dimension."""
@@ -116,7 +116,7 @@ def may_be_stored(tensor: Any, key: Any, new: Any) -> bool:
     if torch.is_grad_enabled() and tensor.requires_grad:
         return False
     parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
-    basic = all([type(each) in (int, slice, type(None), type(Ellipsis)) for each in parts])
+    basic = all([type(each) in _BASIC for each in parts])
     if tensor.is_floating_point():  # what PyTorch stores in the end may be an infinity, or an error
         fits = abs(new) <= torch.finfo(tensor.dtype).max or not isfinite(new)
     else:
@@ -130,13 +130,15 @@ def is_mask_of(key: Any, tensor: torch.Tensor) -> bool:
 
 
 _WHOLE = frozenset({torch.int8, torch.int16, torch.int32, torch.int64})
+_ENDS = frozenset({int, type(None), type(Ellipsis)})
+_BASIC = _ENDS | {slice}
 
 
 def index_with_numbers(key: Any, read: Callable[[torch.Tensor], Any]) -> Any:
     """An index with numbers for the tensors in it that C reads as such, if all else in it is basic."""
     parts = cast("tuple[Any, ...]", key) if type(key) is tuple else (key,)
     ends = [end for part in parts for end in _ends_of(part)]
-    if not all([type(end) in _BASIC or _is_number(end) for end in ends]):
+    if not all([type(end) in _ENDS or _is_number(end) for end in ends]):
         return key
     if not any([_is_number(end) for end in ends]):
         return key
@@ -144,16 +146,11 @@ def index_with_numbers(key: Any, read: Callable[[torch.Tensor], Any]) -> Any:
     def number(end: Any) -> Any:
         return read(end) if _is_number(end) else end
 
-    found = tuple(
-        [
-            slice(number(part.start), number(part.stop), part.step) if type(part) is slice else number(part)
-            for part in parts
-        ]
-    )
-    return found if type(key) is tuple else found[0]
-
-
-_BASIC = frozenset({int, type(None), type(Ellipsis)})
+    found = [
+        slice(number(part.start), number(part.stop), part.step) if type(part) is slice else number(part)
+        for part in parts
+    ]
+    return tuple(found) if type(key) is tuple else found[0]
 
 
 def _is_number(index: Any) -> bool:
@@ -172,7 +169,7 @@ def places_of(
 
     A check does not know which of them change, so those that do not are positions, too.
     """
-    parts = _parts_in(tensor, key) if _may_be_written(tensor, new) else None
+    parts = parts_in(tensor, key) if _may_be_written(tensor, new) else None
     if parts is None or not all([type(part) in (int, slice) for _, part in parts]):
         return None
     if numbers is not None and not any([_moves(end, numbers) for _, part in parts for end in _ends_of(part)]):
@@ -206,19 +203,10 @@ def _ends_of(part: Any) -> tuple[Any, ...]:
     return (part.start, part.stop) if type(part) is slice else (part,)
 
 
-def position_in(tensor: torch.Tensor, key: Any) -> WrittenPlace | None:
-    """The position in an index, if all else in it are whole dimensions."""
-    found = _parts_in(tensor, key)
-    if found is None or len(found) != 1:
-        return None
-    dim, part = found[0]
-    ends: list[Any] = [part.start, part.stop] if type(part) is slice and part.step is None else [part]
-    return WrittenPlace(dim, ends) if all([type(each) is int for each in ends]) else None
-
-
-def _parts_in(tensor: torch.Tensor, key: Any) -> list[tuple[int, Any]] | None:
-    """What in an index means other than whole dimensions, each with the dimension."""
+def parts_in(tensor: torch.Tensor, key: Any, *, adds: bool = False) -> list[tuple[int, Any]] | None:
+    """What in an index means other than whole dimensions, each with the dimension; some are added perhaps."""
     parts: list[Any] = list(cast("tuple[Any, ...]", key)) if type(key) is tuple else [key]
+    parts = [part for part in parts if not (adds and part is None)]
     gaps = [place for place, part in enumerate(parts) if part is Ellipsis]
     if len(gaps) > 1 or len(parts) - len(gaps) > tensor.dim():
         return None
@@ -239,7 +227,7 @@ def _may_be_written(tensor: Any, new: Any) -> bool:
         and tensor.device == new.device
         and tensor.is_contiguous()
         and new.layout is torch.strided
-        and not (tensor.is_neg() or new.is_neg())
+        and not any([each.is_neg() or each.is_conj() for each in (tensor, new)])
         and tensor.untyped_storage()._cdata != new.untyped_storage()._cdata
     )
 

@@ -214,7 +214,7 @@ def may_be_selected(tensor: Any, key: Any) -> bool:
         and key.layout is tensor.layout is torch.strided
         and tensor.dtype in COPIED
         and tensor.numel() > 0
-        and not (tensor.is_neg() or tensor.is_meta)
+        and not (tensor.is_complex() or tensor.is_neg() or tensor.is_meta)
         and not (torch.is_grad_enabled() and tensor.requires_grad)
     )
 

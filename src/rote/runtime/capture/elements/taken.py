@@ -25,14 +25,14 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 
 from ....base import Lines
 from ...numbers import TrackedNumbers
 from ...pytorch import is_wrapped
-from .positions import COPIED, PLAIN, WrittenPlace, position_in
+from .positions import COPIED, PLAIN, WrittenPlace, parts_in
 
 TAKEN = "read at a position"
 """The name of the host data that the index of such elements is."""
@@ -48,23 +48,28 @@ class TakenView:
     """A view that begins at a position which changes.
 
     Attributes:
-        position: The number; in a call that follows none, as it is.
-        step: Elements between two positions.
-        rest: Elements behind the position at which it begins.
+        terms: The numbers that say where, each with the elements between two positions; in a call that
+            follows none, as they are.
+        rest: Elements behind these at which it begins.
         lines: What has made it.
+        key: The index, and how the view looks; None for a view of such a view.
     """
 
     base: torch.Tensor
-    position: Any
-    step: int
+    terms: tuple[tuple[Any, int], ...]
     rest: int
     lines: Lines
+    key: tuple[Any, Any] | None = None
 
     def begin(self, numbers: TrackedNumbers | None) -> Any:
         """The element of the base at which it begins, as a replay computes it."""
         if numbers is None:
-            return self.position * self.step + self.rest
-        return numbers.linear(self.position, self.step, self.rest)
+            return sum([position * step for position, step in self.terms], self.rest)
+        return numbers.linear(self.terms, self.rest)
+
+    def looked_at(self, *, more: int) -> TakenView:
+        """A view of it that begins so many elements behind it."""
+        return TakenView(self.base, self.terms, self.rest + more, self.lines)
 
 
 class LyingElements(NamedTuple):
@@ -113,20 +118,21 @@ class TakenViews:
         """The call leaves a graph behind: that would have what lay where its own call has looked."""
         self.stray(self._saved)
 
-    def is_back(self, tensor: torch.Tensor, key: Any, new: Any) -> bool:
+    def is_back(self, tensor: torch.Tensor, key: Any, new: Any, numbers: TrackedNumbers) -> bool:
         """Whether a view is stored where it was taken and written, as ``x[n] += y`` does: nothing changes."""
         taken = self.find(new) if id(new) in self._written else None
-        if taken is None or taken.base is not tensor or taken.rest:
+        if taken is None or taken.base is not tensor or taken.key is None or _form_of(new) != taken.key[1]:
             return False
-        position = position_in(tensor, key)
-        if position is None or position.ends[0] is not taken.position:
+        ends, others = _ends_in(taken.key[0]), _ends_in(key)
+        pairs = [(one, other) for one, other in zip(ends, others, strict=False) if one is not other]
+        if len(ends) != len(others) or not all([type(one) is type(other) is int for one, other in pairs]):
             return False
-        if taken.step != tensor.stride(position.dim):
+        if any([one != other for one, other in pairs]):
             return False
-        shape, strides = list(tensor.shape), list(tensor.stride())
-        shape[position.dim : position.dim + 1] = [position.count] if len(position.ends) > 1 else []
-        strides[position.dim : position.dim + 1] = [taken.step] if len(position.ends) > 1 else []
-        return (list(new.shape), list(new.stride())) == (shape, strides)
+        for one, other in pairs:  # maybe the same tensor, read once more
+            if numbers.expression(one) is not None or numbers.expression(other) is not None:
+                numbers.ask("==", one, other)
+        return True
 
     def find(self, tensor: torch.Tensor) -> TakenView | None:
         """What a tensor is, if it is such a view."""
@@ -145,8 +151,7 @@ class TakenViews:
         for part in parts:
             if part.dtype is not source.dtype or part.is_neg() or part.is_conj() or not part.numel():
                 return False
-            more = part.storage_offset() - source.storage_offset()
-            self.add(part, TakenView(taken.base, taken.position, taken.step, taken.rest + more, taken.lines))
+            self.add(part, taken.looked_at(more=part.storage_offset() - source.storage_offset()))
         return True
 
     def stray(self, taken: Iterable[TakenView]) -> None:
@@ -176,7 +181,19 @@ def only_reads(func: Any) -> bool:
 def _place_of(tensor: torch.Tensor) -> Any:
     """Where a tensor lies, and how it looks."""
     storage = tensor.untyped_storage()._cdata
-    return storage, tensor.storage_offset(), tuple(tensor.shape), tensor.stride()
+    return storage, tensor.storage_offset(), *_form_of(tensor)
+
+
+def _form_of(tensor: torch.Tensor) -> Any:
+    return tuple(tensor.shape), tensor.stride()
+
+
+def _ends_in(key: Any) -> list[Any]:
+    """What stands in an index, one after the other."""
+    found = list[Any]()
+    for part in cast("tuple[Any, ...]", key) if type(key) is tuple else (key,):
+        found += [part.start, part.stop, part.step] if type(part) is slice else [part]
+    return found
 
 
 _Tensor: Any = torch.Tensor
@@ -187,53 +204,74 @@ READS_PLACE = _SELECTS | _NARROWS | {_Tensor.__getitem__}
 
 @dataclass(frozen=True)
 class ReadPlace:
-    """Where a tensor is read.
+    """Where a tensor is read in a dimension.
 
     Attributes:
-        position: The dimension, and the index, or the first one and the one behind the last.
-        numbers: Those that say so.
+        numbers: Those that say so: the index, or the first one and the one behind the last; None where an
+            index names no end.
+        size: How many elements are read, where the numbers do not tell; of an index, none.
     """
 
-    position: WrittenPlace
+    dim: int
     numbers: tuple[Any, ...]
+    size: int | None = None
+    step: Any = None
+
+    def moves(self, numbers: TrackedNumbers) -> bool:
+        """Whether some of its numbers change."""
+        return any([numbers.expression(each) is not None for each in self.numbers])
+
+    def fits(self, tensor: torch.Tensor) -> bool:
+        """Whether it means these very elements of a dimension, and not all of it."""
+        size, stride = tensor.shape[self.dim], tensor.stride(self.dim)
+        if self.step is not None or not all([type(each) is int for each in self.numbers]):
+            return False
+        place = self._place
+        return size > 1 and stride != 0 and place.is_within(size) and place.count != size
+
+    @property
+    def _place(self) -> WrittenPlace:
+        first = self.numbers[0]
+        return WrittenPlace(self.dim, [*self.numbers] if self.size is None else [first, first + self.size])
 
     def ask(self, numbers: TrackedNumbers, size: int) -> None:
         """What has to be so for a replay to read as many elements of a dimension."""
         first, last = self.numbers[0], self.numbers[-1]
         numbers.ask("<=", 0, first)
-        if len(self.position.ends) == 1:
-            numbers.ask("<", first, size)
+        if self.size is not None:
+            numbers.ask("<=", first, size - self.size)
         elif len(self.numbers) == 1:
-            numbers.ask("<=", first, size - self.position.count)
+            numbers.ask("<", first, size)
         else:
             numbers.ask("SUBTRACT", last, first)
             numbers.ask("<=", last, size)
 
 
-def read_at(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> ReadPlace | None:
-    """Where a function reads a tensor, if that is a position in one dimension, and all of the others."""
+def read_at(function: Any, args: tuple[Any, ...], named: dict[str, Any]) -> list[ReadPlace] | None:
+    """Where a function reads a tensor, if that is told by whole numbers; a check finds as many as others."""
     tensor: Any = args[0] if args else None
     if named or type(tensor) not in PLAIN or not _may_be_read(tensor):
         return None
-    if function is _Tensor.__getitem__:
-        position = position_in(tensor, args[1]) if len(args) == 2 else None
-        found = ReadPlace(position, tuple(position.ends)) if position is not None else None
-    else:
-        found = _read_along(tensor, args[1:], narrows=function in _NARROWS)
-    if found is None or tensor.shape[found.position.dim] < 2 or not tensor.stride(found.position.dim):
+    if function is not _Tensor.__getitem__:
+        return _read_along(tensor, args[1:], narrows=function in _NARROWS)
+    parts = parts_in(tensor, args[1], adds=True) if len(args) == 2 else None
+    if parts is None or not all([type(part) in (int, slice) for _, part in parts]):
         return None
-    whole = found.position.count == tensor.shape[found.position.dim]
-    return found if found.position.is_within(tensor.shape[found.position.dim]) and not whole else None
+    found = [
+        ReadPlace(dim, (part.start, part.stop), step=part.step)
+        if type(part) is slice
+        else ReadPlace(dim, (part,))
+        for dim, part in parts
+    ]
+    return found if all([type(end) in (int, type(None)) for each in found for end in each.numbers]) else None
 
 
-def _read_along(tensor: torch.Tensor, given: tuple[Any, ...], *, narrows: bool) -> ReadPlace | None:
+def _read_along(tensor: torch.Tensor, given: tuple[Any, ...], *, narrows: bool) -> list[ReadPlace] | None:
     if not all([type(each) is int for each in given]) or len(given) != 2 + narrows:
         return None
-    dim, first = given[0], given[1]
-    if not -tensor.dim() <= dim < tensor.dim():
+    if not -tensor.dim() <= given[0] < tensor.dim():
         return None
-    ends = [first, first + given[2]] if narrows else [first]
-    return ReadPlace(WrittenPlace(dim % tensor.dim(), ends), (first,))
+    return [ReadPlace(given[0] % tensor.dim(), (given[1],), given[2] if narrows else None)]
 
 
 def _may_be_read(tensor: torch.Tensor) -> bool:
@@ -242,6 +280,6 @@ def _may_be_read(tensor: torch.Tensor) -> bool:
         and tensor.layout is torch.strided
         and tensor.dtype in COPIED
         and not (torch.is_grad_enabled() and tensor.requires_grad)
-        and not (tensor.is_neg() or tensor.is_meta)
+        and not (tensor.is_neg() or tensor.is_conj() or tensor.is_meta)
         and tensor.numel() > 0
     )

@@ -237,7 +237,7 @@ class Cursor:
         was = known[self.index] if self.index < len(known) else None
         if was is not None and (self.resolves or not operation.computes):
             was = was.resolved()
-        if was is None or not was.is_called_as(operation):
+        if was is None or not self._is_called_as(was, operation):
             expected = was.name if was is not None else "the end"
             raise MisuseError(
                 f"the callable took another way on the same inputs at {operation.site}: {operation.name} "
@@ -245,6 +245,10 @@ class Cursor:
                 "rote can see; pass it in as an argument."
             )
         return was
+
+    def _is_called_as(self, was: Operation, operation: Operation) -> bool:
+        """Whether an operation is that which has run, perhaps on arguments that lay apart there."""
+        return was.is_called_as(operation) or was.seen(self.storages.as_named_here).is_called_as(operation)
 
     def enter(self, value: Any, out: Any = None) -> None:
         """Go along the edge of what was read, making it if it is new."""

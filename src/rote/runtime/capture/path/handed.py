@@ -12,6 +12,8 @@ So no number is followed through an operator that PyTorch takes apart. What beco
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
+from operator import mul
 from types import BuiltinFunctionType, FunctionType, MethodDescriptorType
 from typing import Any, cast
 
@@ -36,8 +38,12 @@ _TAKEN = frozenset({
     "number", "float", "Optional[number]", "Optional[float]", "Tensor", "List[number]", "List[float]",
 })  # fmt: skip
 """Types of operands, as schemas write them, that may be a number which changes, or have some."""
-_ENDS = {"randint": ("low", "high"), "randint_like": ("low", "high"), "random_": ("from", "to")}
-"""Whole numbers that are no sizes, though schemas write them so: between which are drawn."""
+_WHOLE = {
+    "randint": ("low", "high"), "randint_like": ("low", "high"), "random_": ("from", "to"),
+    "triu": ("diagonal",), "triu_": ("diagonal",), "tril": ("diagonal",), "tril_": ("diagonal",),
+    "roll": ("shifts",), "kthvalue": ("k",),
+}  # fmt: skip
+"""Whole numbers that are no sizes, though schemas write them so: a result looks the same with each."""
 _PLAIN = frozenset({torch.Tensor, torch.nn.Parameter, torch.nn.Buffer})
 _IN_C = (BuiltinFunctionType, MethodDescriptorType)
 """Types of PyTorch's own functions in C."""
@@ -84,8 +90,8 @@ class HandedNumbers:
             )
             if not 0 <= place < len(names):
                 continue
-            end = names[place] in _ENDS.get(self._name, ())
-            if not end and str(schema.arguments[place].type) not in _TAKEN:
+            whole = names[place] in _WHOLE.get(self._name, ()) and _is_laid_out_plainly(args[0])
+            if not whole and str(schema.arguments[place].type) not in _TAKEN:
                 continue
             at: Any = found if place < len(found) else named
             where: Any = place if place < len(found) else names[place]
@@ -111,6 +117,8 @@ class HandedNumbers:
         """
         if isinstance(number, (list, tuple)):
             return self._all_computed(cast("list[Any]", number), operand)
+        if type(operand) is list and len(operand) == 1:  # C makes a list of one number
+            return self._all_computed([number], operand)
         kind = type(operand)
         converted = type(number) in OF_NUMPY or (kind is float and type(number) is int)
         if kind not in (int, float) or (kind is not type(number) and not converted):
@@ -127,6 +135,15 @@ class HandedNumbers:
             follows = self._numbers.expression(number) is not None
             found.append(self._computed(number, each) if follows else each)
         return None if any([each is None for each in found]) else found
+
+
+def _is_laid_out_plainly(operand: Any) -> bool:
+    """Whether what is put together of any parts of an operand has the strides of a new tensor."""
+    if not isinstance(operand, torch.Tensor):
+        return True
+    sizes = [*operand.shape[:0:-1]]
+    strides = (*accumulate((1, *sizes), mul),)[::-1]
+    return operand.dim() == 0 or (operand.is_contiguous() and operand.stride() == strides)
 
 
 def given_numbers(

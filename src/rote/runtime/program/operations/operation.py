@@ -93,12 +93,27 @@ class Operation(NamedTuple):
         return any([_is_computed(each) for each in self.every_operand])
 
     def resolved(self) -> Operation:
-        """The same operation, with the numbers that it computes in the present call."""
+        """The same operation, with the numbers that it computes in the present call.
+
+        PyTorch does not tell of operands that are what the schema gives in their place.
+        """
         if not self.computes:
             return self
+        operands = [_resolved(each) for each in self.operands]
+        named = [(name, _resolved(each)) for name, each in self.named]
+        if self.is_of_aten:
+            given = self.overload._schema.arguments
+            while operands and _is_default(operands[-1], given[len(operands) - 1]):
+                operands.pop()
+            by_name = {each.name: each for each in given}
+            named = [(name, each) for name, each in named if not _is_default(each, by_name[name])]
+        return self._replace(operands=tuple(operands), named=tuple(named))
+
+    def seen(self, change: Callable[[Token], Token]) -> Operation:
+        """The same operation, with its tensors told in another way."""
         return self._replace(
-            operands=tuple([_resolved(each) for each in self.operands]),
-            named=tuple([(name, _resolved(each)) for name, each in self.named]),
+            operands=tuple([_seen(each, change) for each in self.operands]),
+            named=tuple([(name, _seen(each, change)) for name, each in self.named]),
         )
 
     @property
@@ -180,6 +195,21 @@ def _resolved(operand: Operand) -> Operand:
     if kind is tuple:
         return tuple([_resolved(each) for each in operand])
     return number_of(operand.value) if kind is Computed else operand
+
+
+def _is_default(operand: Operand, argument: Any) -> bool:
+    """Whether an operand is what the schema gives in its place."""
+    if not argument.has_default_value():
+        return False
+    value: Any = argument.default_value
+    known = type(operand) is Number and type(value) in (int, float)
+    return operand == number_of(value) if known else operand is value
+
+
+def _seen(operand: Operand, change: Callable[[Token], Token]) -> Operand:
+    if type(operand) is tuple:
+        return tuple([_seen(each, change) for each in operand])
+    return change(operand) if type(operand) is Token else operand
 
 
 def _plain(operand: Operand) -> Any:

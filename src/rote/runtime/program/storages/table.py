@@ -202,10 +202,21 @@ class StorageTable:
 
     def _input(self, tensor: torch.Tensor, handle: int) -> tuple[Origin, int]:
         """Which argument a tensor over an argument's storage looks at, and where that argument starts."""
+        return self._argument_at(handle, tensor.storage_offset() * tensor.itemsize)
+
+    def _argument_at(self, handle: int, byte: Any) -> tuple[Origin, int]:
         begins = self._inputs[handle]
-        byte = tensor.storage_offset() * tensor.itemsize
         start, index = next((item for item in reversed(begins) if item[0] <= byte), begins[0])
         return (INPUT, index), start
+
+    def as_named_here(self, token: Token) -> Token:
+        """A tensor of a call whose arguments share memory in another way, as this call would describe it."""
+        if token.origin[0] is not INPUT:
+            return token
+        handle, size = self._pinned[token.origin]._cdata, token.dtype.itemsize
+        begin = next(start for start, index in self._inputs[handle] if index == token.origin[1])
+        origin, start = self._argument_at(handle, begin + token.offset * size)
+        return token._replace(origin=origin, offset=token.offset + (begin - start) // size)
 
     def knows(self, tensor: torch.Tensor) -> bool:
         """Whether the storage was met before."""

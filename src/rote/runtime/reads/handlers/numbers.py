@@ -719,7 +719,16 @@ def _written(numbers: TrackedNumbers, array: Any) -> None:
 
 
 def _compare(trace: Trace, numbers: TrackedNumbers, one: Any, other: Any) -> None:
-    _operands(trace, numbers, (one, other))
+    if type(one) is type(other) and _is_row(one) and _is_row(other):
+        numbers.compute_next("", (one, other))
+    else:
+        _operands(trace, numbers, (one, other))
+
+
+def _is_row(value: Any) -> bool:
+    """Whether something is a list or a tuple of few numbers and texts: they are compared one by one."""
+    fits = type(value) in (list, tuple) and len(value) <= _MOST_COMPARED
+    return fits and all([type(each) in _NUMBERS or type(each) in _WRITTEN for each in value])
 
 
 def _unary(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:

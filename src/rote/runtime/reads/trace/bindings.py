@@ -36,7 +36,17 @@ from ...objects import UNSET, members
 from ...state import ATTRIBUTE, ITEM, KIND, LENGTH, MISSING, ORDER, Read, address_of
 from .kinds import CONTAINER, DERIVED, OTHER, PLAIN, PLAIN_TYPES, TENSOR, is_in_c, is_readable
 from .outside import Outside
-from .written import MAPPINGS, Growing, Told, WrittenSlot, contents, has_same_members, is_same, target_of
+from .written import (
+    MAPPINGS,
+    Growing,
+    Told,
+    WrittenSlot,
+    contents,
+    has_same_members,
+    has_tensors,
+    is_same,
+    target_of,
+)
 
 _OBJECTS = frozenset({CONTAINER, DERIVED, OTHER})
 """Kinds of what is handed out as the object that it is."""
@@ -232,7 +242,7 @@ class Bindings:
     def _can_be_made(self, value: Any, marking: Marking, inside: tuple[int, ...] = ()) -> bool:
         """Whether a replay can write an equal value into a slot."""
         kind, given = type(value), self._outside.given
-        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor:
+        if kind in PLAIN_TYPES or kind in KINDS | TRUTHS or kind is torch.Tensor or value is _NOTHING:
             return True
         if issubclass(kind, Enum):
             return self._outside.has(value)
@@ -325,7 +335,7 @@ class Bindings:
         """A list, deque or dict outside was changed: all that it holds is a part.
 
         If anything of it was read before, that is how long it is, or plain values that stay where they are
-        beside numbers that change: else an earlier call has left what is read.
+        beside numbers that change: else an earlier call has left what is read. Not where nothing is left.
         """
         if self._outside.has_taken(each.container):
             self._fill_array(binding, each)
@@ -334,12 +344,13 @@ class Bindings:
         asked = [read for address, read in reads.items() if address[1] == identity(found)]
         if type(found) not in (list, deque, *MAPPINGS):
             return
-        if where in self._slots.looked or (asked and not self._followed.moves(found)):
+        held = members.values(found)
+        if where in self._slots.looked or (asked and held and not self._followed.moves(found)):
             return
-        if not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
+        stays = held or has_tensors(each.was)  # which are to be arguments
+        if stays and not all([read.kind in _OF_SIZE or _is_left(read) for read in asked]):
             return
         keys = members.keys(found) if type(found) in MAPPINGS else None
-        held = members.values(found)
         target = Target(CONTENTS, found, keys, self._outside.names.path(each.owner, ""))
         if not (binding.others or target.address in binding.often):
             return
@@ -374,6 +385,8 @@ class Bindings:
             self.bound.add(each.address)
 
 
+_NOTHING = ()
+"""The tuple without members, of which there is but one."""
 _IN_CLASSES = PLAIN_TYPES | KINDS | {torch.Tensor, tuple, list, dict, OrderedDict, deque}
 """Types of what a class hands out as it is: none of them says what is to be given instead."""
 _COUNT = KINDS | {complex}

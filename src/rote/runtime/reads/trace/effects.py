@@ -201,7 +201,7 @@ class OutsideEffects:
 
     def _has_moved(self, each: WrittenSlot) -> bool:
         """Whether a container of tensors is to be carried. Of one that only grows each call finds more."""
-        if not holds_tensors(each.container):
+        if not (holds_tensors(each.container) or has_tensors(each.was)):
             return False  # numbers are followed where they lie
         length, given = len(each.was), self._outside.given
         return len(each.container) <= length or given.finds_again(each.container, length)
