@@ -91,6 +91,7 @@ class GradientUse:
         self.saved: list[torch.Tensor] = []
         self.numbers: list[SavedNumber] = []
         self.slots: Slots = {}
+        self.passed: Slots = {}
         self.looked: dict[int, weakref.ref[torch.Tensor]] = {}
         self.flags = self.walks_outside = self.gradient = self.reaches = self._tracks = False
         self.frozen: dict[int, tuple[weakref.ref[torch.Tensor], bool]] = {}
@@ -226,6 +227,14 @@ class GradientUse:
             for node in leaves_below(roots):
                 if _is_outside(node.variable, storages):
                     self._meet(node.variable)
+
+    def pass_by(self, roots: Iterable[torch.Tensor], storages: StorageTable) -> None:
+        """Note whose hooks autograd calls on its way: a recording would not call those that come later."""
+        with plain_functions():
+            inner = [each for each in storages.externals if not each.is_leaf]
+            for tensor in [*[node.variable for node in leaves_below(roots)], *inner]:
+                if id(tensor) not in self.passed and _is_outside(tensor, storages):
+                    self.passed[id(tensor)] = weakref.ref(tensor), slot_of(tensor, None)
 
     def keep(self, alias: torch.Tensor) -> None:
         """Note what the graph saves, as it is now."""

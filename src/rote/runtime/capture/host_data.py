@@ -821,6 +821,7 @@ class HostDataMode(TorchFunctionMode):
         self._use.walk_back(roots)
         self._use.reach(roots, self._tracer.cursor.storages)
         if func is torch.autograd.grad:
+            self._use.pass_by(roots, self._tracer.cursor.storages)
             return
         self._use.run_back(roots, self._tracer.cursor.storages)
         if not (kwargs.get("retain_graph") or kwargs.get("create_graph")):

@@ -606,12 +606,12 @@ class Settling:
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)
-        accesses.asked.note_slots(use.slots)
+        passes = accesses.asked.note_slots(use.slots, use.passed)
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
         looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
         looks = accesses.asked.note_looks(looked, set(externals), flags=flags)
-        return concerned, looks or len(accesses.filled) > more
+        return concerned, looks or passes or len(accesses.filled) > more
 
     def _before_it_kept(self, after: Snapshot) -> dict[int, torch.Tensor]:
         """The tensors of the state by storage handle, without those that the call itself has put there."""

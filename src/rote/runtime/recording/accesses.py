@@ -28,27 +28,32 @@ class Asked:
 
     Attributes:
         slots: Tensors whose gradients Python asked for or set, frozen ones included.
+        passed: Tensors that autograd has come by without filling their slots; it calls their hooks.
         flags: Python asked whether a tensor requires grad.
     """
 
     def __init__(self) -> None:
         self.slots: Slots = {}
+        self.passed: Slots = {}
         self.flags = False
         self._looked: dict[int, weakref.ref[torch.Tensor]] = {}
 
     def __copy__(self) -> Asked:
         other = Asked()
-        other.slots, other.flags, other._looked = dict(self.slots), self.flags, dict(self._looked)
+        other.slots, other.passed = dict(self.slots), dict(self.passed)
+        other.flags, other._looked = self.flags, dict(self._looked)
         return other
 
     def looked(self) -> list[torch.Tensor]:
         """The living tensors that Python asked for shape, type, or whether they require grad."""
         return [tensor for reference in self._looked.values() if (tensor := reference()) is not None]
 
-    def note_slots(self, slots: Slots) -> None:
-        """Note tensors whose gradients a call asked for or set."""
-        alive = {key: slot for key, slot in slots.items() if slot[0]() is not None}
-        self.slots = {**alive, **self.slots}
+    def note_slots(self, slots: Slots, passed: Slots) -> bool:
+        """Note whose gradients a call asked for or set, and those passed; whether any of these is new."""
+        known = len(self.passed)
+        self.slots = {**_alive(slots), **self.slots}
+        self.passed = {**_alive(passed), **self.passed}
+        return len(self.passed) > known
 
     def note_looks(self, tensors: list[torch.Tensor], read: set[int], *, flags: bool) -> bool:
         """Note which tensors a call looked at, and whether it asked for flags; returns whether any is new.
@@ -64,6 +69,10 @@ class Asked:
         self._looked.update(fresh)
         self.flags = self.flags or flags
         return more
+
+
+def _alive(slots: Slots) -> Slots:
+    return {key: slot for key, slot in slots.items() if slot[0]() is not None}
 
 
 @dataclass(frozen=True)

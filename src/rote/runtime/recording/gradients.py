@@ -28,6 +28,16 @@ Present = Sequence[tuple[weakref.ref[torch.Tensor], GradientSlot]]
 """Slots that a recording depends on, with what lay in them."""
 
 
+def hooks_hold(passed: Present) -> bool:
+    """Whether autograd would call as many hooks of some tensors as when a recording was made."""
+    with plain_functions():
+        for reference, (_, *hooks) in passed:
+            tensor = reference()
+            if tensor is None or [*slot_of(tensor, None)[1:]] != hooks:
+                return False
+    return True
+
+
 class ShownGradients:
     """The slots of one recording.
 

@@ -25,6 +25,7 @@ class StateGuard:
 
     Attributes:
         present: Gradient slots that the recording depends on.
+        passed: Tensors whose hooks it depends on, and no more of their slots.
         leaves: The parameters that may get a gradient, with their names.
         objects: Tensors that the callable has read, by identity.
         shared: Tensors that the callable can reach besides its tensor arguments, by storage handle.
@@ -34,6 +35,7 @@ class StateGuard:
 
     python: Guard
     present: Present
+    passed: Present
     leaves: list[tuple[str, weakref.ref[torch.Tensor]]]
     objects: Handles
     shared: Handles
@@ -63,6 +65,7 @@ class StateGuard:
         return cls(
             python,
             list({**asked.slots, **watch.presence()}.values()) if concerned else [],
+            list(asked.passed.values()),
             watch.leaves(),
             objects,
             {handle: weakref.ref(tensor) for handle, tensor in reach.items()},

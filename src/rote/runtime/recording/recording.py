@@ -38,7 +38,7 @@ from ..reads.trace import Noted, Output
 from ..state import Address, Difference, Reads, Snapshot
 from .accesses import Accesses
 from .contest import FIRST_ROUND, Contest
-from .gradients import FoundGradients, ShownGradients
+from .gradients import FoundGradients, ShownGradients, hooks_hold
 from .guard import Parameters, StateGuard
 from .inputs import RecordingMemory
 from .tiers import FIRST_TIER, Tiers
@@ -428,22 +428,27 @@ class Recording:
 
     def holds(self) -> bool:
         """Whether the Python state and the gradient slots are as they were."""
-        return self.gradients_hold() and self.accesses.are_alone() and self.guard.python.holds()
+        return self._slots_hold() and self.guard.python.holds()
 
     def moves(self) -> bool:
         """Whether all holds for objects that lie in the place of others now; then its guard moves to them."""
         if self.computation is not None:  # it finds numbers in the objects that lay there
             return False
-        guard = self.guard.moved() if self.gradients_hold() and self.accesses.are_alone() else None
+        guard = self.guard.moved() if self._slots_hold() else None
         if guard is None:
             return False
         self.guard, self.known = guard, None
         self._let_go()
         return True
 
+    def _slots_hold(self) -> bool:
+        return self.gradients_hold() and self.hooks_hold() and self.accesses.are_alone()
+
     def explain(self, bound: Collection[Address] | None = None) -> list[Difference]:
         """What differs from the state that it is valid in; not in slots that it has ``bound``, if told."""
         found = self.guard.python.explain(bound)
+        if not found and not self.hooks_hold():
+            return [Difference("the hooks of a tensor that autograd comes by", "as many as before", "others")]
         if not found and not self.accesses.are_alone():
             name = "the memory of a tensor to which the call gives other memory"
             return [Difference(name, "held by nobody else", "held by others, too")]
@@ -453,6 +458,15 @@ class Recording:
     def keeps_gradients(self) -> bool:
         """Whether it depends on gradient slots."""
         return bool(self.guard.present)
+
+    @property
+    def passes_hooks(self) -> bool:
+        """Whether it depends on the hooks of tensors, and on no more of their gradient slots."""
+        return bool(self.guard.passed)
+
+    def hooks_hold(self) -> bool:
+        """Whether these are as many as they were."""
+        return hooks_hold(self.guard.passed)
 
     def gradients_hold(self) -> bool:
         """Whether the gradient slots are as they were."""

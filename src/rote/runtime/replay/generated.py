@@ -281,6 +281,8 @@ class ReplayWriter:
         if recording.keeps_gradients:
             source.line(f"stands = {constant(recording.gradients.stand)}()")
             source.refuse(f"not stands and not {name}.gradients_hold()")
+        if recording.passes_hooks:
+            source.refuse(f"not {name}.hooks_hold()")
         if recording.accesses.rebound:
             source.refuse(f"not {constant(recording.accesses.are_alone)}()")
         for spot in recording.spots:
