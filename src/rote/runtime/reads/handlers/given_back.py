@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from opcode import opmap
 from types import CodeType, FrameType
+from typing import Any
 
 from ....base import identity
 from ...numbers import TrackedNumbers
-from ..trace import Trace
+from ..trace import Trace, is_readable
 
 ANY = 0
 """Stands for the code of every function: what is called hands on what any code gives that it runs."""
@@ -21,6 +22,7 @@ def _opcodes(*names: str) -> frozenset[int]:
     return frozenset([opmap[each] for each in names if each in opmap])
 
 
+_SPREADS = _opcodes("CALL_FUNCTION_EX")
 _CACHE = opmap.get("CACHE", 0)
 _CALLS = _opcodes("CALL", "PRECALL", "CALL_KW", "CALL_FUNCTION_EX")
 _ITERATES = _opcodes("FOR_ITER", "UNPACK_SEQUENCE", "UNPACK_EX", "LIST_EXTEND")
@@ -36,6 +38,28 @@ _OPERATORS = _opcodes(
     "BINARY_OP", "COMPARE_OP", "UNARY_NEGATIVE", "UNARY_INVERT", "UNARY_POSITIVE", "CALL_INTRINSIC_1"
 )
 """Those that hand on what the method of an operator gives."""
+
+
+_LOOKED_AT = frozenset({
+    "__contains__", "__dir__", "__eq__", "__exit__", "__ge__", "__gt__", "__instancecheck__", "__le__",
+    "__lt__", "__ne__", "__subclasscheck__", "__subclasshook__",
+})  # fmt: skip
+"""Methods of which C takes what they give for true or false, or as names."""
+
+
+def is_looked_at(trace: Trace, frame: FrameType, value: Any) -> bool:
+    """Whether C looks into a container from outside that a frame is about to give back to it."""
+    if not is_readable(value) or not trace.outside.has(value):
+        return False
+    caller = frame.f_back
+    if caller is None or not trace.running.swaps.is_instrumented(caller.f_code):
+        return False
+    if frame.f_code.co_name in _LOOKED_AT:
+        return True
+    by = _instruction_of(caller)
+    return all([by not in each for each in (_CALLS, _ITERATES, _HANDS_ON, _ITEMS, _OPERATORS)]) or (
+        by in _SPREADS and frame.f_code.co_name == "keys"
+    )
 
 
 def _instruction_of(frame: FrameType) -> int:

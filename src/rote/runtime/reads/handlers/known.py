@@ -25,7 +25,8 @@ import torch
 
 from ....base import identity
 from ...objects import VALUES_BY_TEXT
-from ..trace import CONTAINERS, PLAIN_TYPES, Trace
+from ..trace import CONTAINERS, PLAIN_TYPES, Trace, is_readable
+from .given_back import is_looked_at
 
 PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
 CONTAINERS_OF_PYTHON = frozenset(CONTAINERS)
@@ -71,9 +72,14 @@ def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
 
 
 def is_given_to_python(trace: Trace, value: Any) -> bool:
-    """Whether the code that gives a value back was not handed to a function in C."""
+    """Whether the code that gives a value back was not handed to C, nor run by who looks at it."""
+    if not trace.callables.handed and not is_readable(value):
+        return True
     frame = trace.running.frame()
-    return frame is None or identity(trace.running.swaps.original(frame.f_code)) not in trace.callables.handed
+    if frame is None:
+        return True
+    handed = identity(trace.running.swaps.original(frame.f_code)) in trace.callables.handed
+    return not handed and not is_looked_at(trace, frame, value)
 
 
 def is_value(kind: type) -> bool:
