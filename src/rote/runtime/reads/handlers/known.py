@@ -13,6 +13,7 @@ from collections.abc import Callable
 from types import (
     BuiltinFunctionType,
     CoroutineType,
+    FrameType,
     FunctionType,
     GeneratorType,
     MethodType,
@@ -25,7 +26,8 @@ import torch
 
 from ....base import identity
 from ...objects import VALUES_BY_TEXT
-from ..trace import CONTAINERS, PLAIN_TYPES, Trace
+from ..bytecode import LOOKS, entry_of, spreads
+from ..trace import CONTAINERS, PLAIN_TYPES, Trace, is_readable
 
 PLAIN_OR_TENSOR = PLAIN_TYPES | {torch.Tensor, torch.nn.Parameter}
 CONTAINERS_OF_PYTHON = frozenset(CONTAINERS)
@@ -51,6 +53,11 @@ _VALUES = PLAIN_TYPES - _SINGLE | VALUES_BY_TEXT | {frozenset, datetime.datetime
 """Types of which an equal value may lie in the place of another one: nobody knows which object it is."""
 CALLED = frozenset({FunctionType, MethodType, staticmethod, classmethod})
 _GENERATORS = frozenset({GeneratorType, CoroutineType})
+_LOOKED_AT = frozenset({
+    "__contains__", "__dir__", "__eq__", "__exit__", "__ge__", "__gt__", "__instancecheck__", "__le__",
+    "__lt__", "__ne__", "__subclasscheck__", "__subclasshook__",
+})  # fmt: skip
+"""Methods of which C takes what they give for true or false, or as names."""
 _ASKS_ATTRIBUTES = frozenset({getattr, hasattr})
 
 
@@ -71,9 +78,24 @@ def is_known_receiver(trace: Trace, receiver: Any, value: Any) -> bool:
 
 
 def is_given_to_python(trace: Trace, value: Any) -> bool:
-    """Whether the code that gives a value back was not handed to a function in C."""
+    """Whether the code that gives a value back was not handed to C, nor run by who looks at it."""
+    if not trace.callables.handed and not is_readable(value):
+        return True
     frame = trace.running.frame()
-    return frame is None or identity(trace.running.swaps.original(frame.f_code)) not in trace.callables.handed
+    if frame is None:
+        return True
+    handed = identity(trace.running.swaps.original(frame.f_code)) in trace.callables.handed
+    return not handed and not _is_looked_at(trace, frame, value)
+
+
+def _is_looked_at(trace: Trace, frame: FrameType, value: Any) -> bool:
+    """Whether C looks into a container from outside that a frame is about to give back to it."""
+    caller, name = frame.f_back, frame.f_code.co_name
+    if not is_readable(value) or not trace.outside.has(value) or caller is None:
+        return False
+    if not trace.running.swaps.is_instrumented(caller.f_code):
+        return False
+    return name in _LOOKED_AT or entry_of(caller) == LOOKS or (name == "keys" and spreads(caller))
 
 
 def is_value(kind: type) -> bool:

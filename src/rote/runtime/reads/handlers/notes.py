@@ -119,7 +119,7 @@ _NOTES: dict[str, _Row] = {
     "sent": _Row("receiver, value", containers.sent, also=known.is_known_receiver),
     "enter": _Row("value", containers.enter),
     "given_back": _Row(
-        "value", calls.given_back, "not trace.callables.handed", plain="value", also=known.is_given_to_python
+        "value", calls.given_back, plain="value", also=known.is_given_to_python
     ),
     "call_spread": _Row("function, args, kwargs=None", calls.called_spread, also=known.is_known_spread),
     "raised": _Row("count, *values", calls.raised, also=known.is_known_raise),

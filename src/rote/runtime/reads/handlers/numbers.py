@@ -37,6 +37,7 @@ from pathlib import Path
 from string import Formatter
 from types import (
     BuiltinFunctionType,
+    CodeType,
     FrameType,
     FunctionType,
     GeneratorType,
@@ -101,11 +102,10 @@ from ...objects import ARRAY_FACTS, base_of, is_of_pybind, is_standard, is_view,
 from ...pytorch import calls_python
 from ...state import ITEM as STATE_ITEM
 from ...state import PASSES_ON, PROFILE, get_profile, set_profile
-from ..bytecode import Around
+from ..bytecode import CALLS, GIVES_ITEM, HANDS_ON, ITERATES, OPERATES, Around, entry_of
 from ..table import NAMES, lookup
 from ..trace import Trace
 from .containers import OPERATORS_AS_METHODS, content, whole
-from .given_back import begin_call, enter, hands_on
 
 _NUMBERS = KINDS | TRUTHS
 _CONTAINERS = frozenset({list, tuple, set, frozenset, dict, slice})
@@ -275,6 +275,8 @@ _LOOK_ALONE = (int, float, bool, str, bytes, tuple, list, set, frozenset, len, o
 """Classes and functions that look at what they are given, as C does; code that they run is followed."""
 _FILLS = frozenset({dict, OrderedDict, dict.update, OrderedDict.update, dict.__ior__})
 """Functions that take over what a mapping holds, and look at pairs."""
+_ANY = 0
+"""Stands for the code of every function: what is called hands on what any code gives that it runs."""
 _GIVES_ATTRIBUTES = frozenset({getattr, object.__getattribute__})
 """Functions that hand on what code gives that they run for an attribute."""
 _SLOTS_OF_C = frozenset({
@@ -370,7 +372,7 @@ class TrackingNotes:
         """See :meth:`.notes.Notes.gather`: C takes what is spread into arguments."""
         numbers, trace = self._numbers(), self._trace()
         if numbers is not None and trace is not None:
-            _unprofiled(begin_call, trace, numbers)
+            _unprofiled(_begin_call, trace, numbers)
             _unprofiled(_iterated, trace, numbers, (args,))
         return self._gather(args)
 
@@ -802,21 +804,48 @@ def _given_back(trace: Trace, numbers: TrackedNumbers, value: Any) -> None:
     if value is None or is_instance(value, _TENSORS):
         return
     frame = trace.running.frame()
-    if frame is None or frame.f_code.co_flags & CO_GENERATOR or hands_on(trace, numbers, frame):
+    if frame is None or frame.f_code.co_flags & CO_GENERATOR or _hands_back(trace, numbers, frame):
         return
     if frame.f_code.co_name not in _TOLD_AS_THEY_LEAVE:
         numbers.pin_inside(value, objects=type(value) in _HANDS_ON)
 
 
+def _begin_call(trace: Trace, numbers: TrackedNumbers) -> None:
+    """Code is about to call something: nobody's results are handed on to it yet."""
+    numbers.entered[identity(trace.running.frame())] = set()
+
+
+def _enter(trace: Trace, numbers: TrackedNumbers, code: CodeType | None) -> None:
+    """A call gets what code gives that it enters, or any (None)."""
+    which = _ANY if code is None else identity(trace.running.swaps.original(code))
+    numbers.entered.setdefault(identity(trace.running.frame()), set()).add(which)
+
+
+def _hands_back(trace: Trace, numbers: TrackedNumbers, frame: FrameType) -> bool:
+    """Whether nobody looks at what a frame is about to give back, until other code is told of it."""
+    caller, name = frame.f_back, frame.f_code.co_name
+    if caller is None or not trace.running.swaps.is_instrumented(caller.f_code):
+        return True
+    by, which = entry_of(caller), identity(trace.running.swaps.original(frame.f_code))
+    if by == CALLS:
+        known = numbers.entered.get(identity(caller), ())
+        return _ANY in known or which in known
+    if by == ITERATES:
+        return numbers.mapped.get(which, False)
+    asks = by in (GIVES_ITEM, OPERATES) and name in ("__getitem__", "__missing__")
+    operates = by == OPERATES and name.startswith("__") and name != "__index__"
+    return by == HANDS_ON or asks or operates
+
+
 def _called(trace: Trace, numbers: TrackedNumbers, names: tuple[str, ...], function: Any, *args: Any) -> None:
-    begin_call(trace, numbers)
+    _begin_call(trace, numbers)
     _call(trace, numbers, function, args, names)
 
 
 def _called_spread(
     trace: Trace, numbers: TrackedNumbers, function: Any, args: Any, kwargs: Any = None
 ) -> None:
-    begin_call(trace, numbers)
+    _begin_call(trace, numbers)
     if type(args) not in (tuple, list) or type(kwargs) not in (dict, type(None)):
         numbers.stop("a function is called with arguments that are not there yet")
         return
@@ -992,7 +1021,7 @@ def _into_python(
     """Python code is called: it is followed, or it sees what it likes; rote's own sees what it is given."""
     code = function.__code__
     if trace.running.swaps.is_tracking(code):
-        enter(trace, numbers, code)
+        _enter(trace, numbers, code)
         caller = trace.running.frame()
         if caller is not None and {code.co_name, caller.f_code.co_name}.issubset(_WRITE_THEMSELVES):
             numbers.gathered.write(caller)  # which may hand it on
@@ -1087,7 +1116,7 @@ def _into_c(trace: Trace, numbers: TrackedNumbers, function: Any, args: tuple[An
     elif function in _MOVES:
         moved = _MOVES[function]
         if function in _GIVES_ATTRIBUTES:
-            enter(trace, numbers, None)
+            _enter(trace, numbers, None)
         if 0 not in moved:
             numbers.pin(*args[:1])  # what a container holds is not looked at, or was when it was hashed
         numbers.pin_inside(*[each for place, each in enumerate(args) if place and place not in moved])
