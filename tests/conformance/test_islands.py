@@ -211,7 +211,7 @@ def test_a_loop_whose_length_the_device_decides(device):
 def test_reads_of_nan_and_both_zeros(device):
     values = [float("nan"), 0.0, -0.0, float("inf")] * 6
     # More numbers than are followed: each list is a way of its own.
-    g = compare(lambda x: x * (x * 1).tolist()[0], [(torch.full((80,), v, device=device),) for v in values])
+    g = compare(lambda x: x * (x * 1).tolist()[0], [(torch.full((300,), v, device=device),) for v in values])
     assert g.report().recordings[0].paths == 4
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -91,6 +92,13 @@ def test_every_word_is_explained_and_every_explained_word_is_said():
     assert all(
         isinstance(why, str) for rows in table().values() for row in rows.values() for why in row.values()
     )
+
+
+def test_an_operator_stands_in_one_line():
+    lines = tomllib.loads(Path(module.__file__).with_name("table.toml").read_text())
+    for rows in lines.values():
+        names = [name for several in rows for name in several.split()]
+        assert len(names) == len(set(names))
 
 
 @pytest.mark.parametrize("name", ROWS)
