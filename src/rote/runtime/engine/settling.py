@@ -16,7 +16,7 @@ from ...hazards import rules
 from ...hazards.rules import Reason, reason
 from ..arguments import APPENDED, CONTENTS, GRADIENT, STORED, Call, Spec, assign, leaves_of
 from ..autograd import Backward, idle_results, take_over, tracked_results
-from ..autograd.graph import memory_below
+from ..autograd.graph import GradientWalk, memory_below
 from ..backends.protocol import Session
 from ..capture import Observation, Plan, parameters_of
 from ..conditions import Slot, reached, slots_in, tensors_by_memory
@@ -606,7 +606,8 @@ class Settling:
         for (origin, number), site in observed.writes.sites.items():
             handle = storages.externals[number].untyped_storage()._cdata if origin == EXTERNAL else number
             accesses.sites.setdefault((origin, handle), site)
-        passes = accesses.asked.note_slots(use.slots, use.passed)
+        walks = isinstance(self._key.function, GradientWalk)  # behind a walk autograd itself calls hooks
+        passes = accesses.asked.note_slots(use.slots, {} if walks else use.passed)
         externals = accesses.externals
         concerned = bool(self._effects) or bool(accesses.asked.slots) or watch.is_read(storages, externals)
         looked, flags = use.looked_outside(storages), use.flags or use.engine is not None
