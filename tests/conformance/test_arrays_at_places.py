@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from tests.conformance.test_arrays_given import assert_alike
-
-import rote
 
 CALLS = 34
 
@@ -26,15 +25,11 @@ def played(step, device, still, wrap):
 
 
 def checked(step, device, still):
-    graphs = []
-
-    def wrap(step):
-        graphs.append(rote.graph(step, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     plain = played(step, device, still, lambda step: step)
     assert_alike(played(step, device, still, wrap), plain)
-    return graphs[0].report()
+    return wrap.graphed.report()
 
 
 def made(make, x):

@@ -7,9 +7,8 @@ from itertools import cycle
 import numpy
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from tests.conformance.test_arrays_given import assert_alike
-
-import rote
 
 CALLS = 20
 SIZE = 4
@@ -26,15 +25,11 @@ def played(make, device, wrap, still):
 
 
 def checked(make, device, still=0):
-    graphs = []
-
-    def wrap(step):
-        graphs.append(rote.graph(step, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     plain = played(make, device, lambda step: step, still)
     assert_alike(played(make, device, wrap, still), plain)
-    return graphs[0].report()
+    return wrap.graphed.report()
 
 
 def frames(x, given):
@@ -240,11 +235,8 @@ def test_what_is_put_along_an_axis(device, step):
     state = numpy.random.get_state()
     plain = played(lambda: step, device, lambda each: each, 0)
     numpy.random.set_state(state)
-    graphs = []
 
-    def wrap(each):
-        graphs.append(rote.graph(each, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     for found, expected in zip(played(lambda: step, device, wrap, 0), plain, strict=True):
         assert_alike(found, expected)
@@ -254,4 +246,4 @@ def test_what_is_put_along_an_axis(device, step):
             if isinstance(some, tuple)
         ]
         assert flags[:1] == flags[1:]
-    assert step is not masked_spans or graphs[0].report().replayed >= 8, graphs[0].explain()
+    assert step is not masked_spans or wrap.graphed.report().replayed >= 8, wrap.graphed.explain()

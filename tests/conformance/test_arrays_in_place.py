@@ -11,6 +11,7 @@ from typing import Any
 import numpy
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from tests.conformance.test_arrays_given import assert_alike
 
 import rote
@@ -52,15 +53,11 @@ def nothing(own, *n):
 
 
 def checked(make, device, prepare: Callable[[Any], object] = nothing, change=nothing, still=0):
-    graphs = []
-
-    def wrap(step):
-        graphs.append(rote.graph(step, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     plain = played(make, prepare, change, device, still, lambda step: step)
     assert_alike(played(make, prepare, change, device, still, wrap), plain)
-    return graphs[0].report()
+    return wrap.graphed.report()
 
 
 def ring(own, x):

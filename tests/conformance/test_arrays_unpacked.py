@@ -7,9 +7,8 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from tests.conformance.test_arrays_given import assert_alike
-
-import rote
 
 CALLS = 30
 
@@ -103,8 +102,6 @@ REPLAY = [pendulum, cart, in_place, with_a_star, nested, in_a_dict, unpacked_twi
 @pytest.mark.parametrize("still", [0, 6])
 @pytest.mark.parametrize("step", [*REPLAY, too_many, too_few, rows, of_other_types])
 def test_what_is_unpacked_is_followed(device, step, still):
-    graphs = []
-
     def played(wrap):
         own = SimpleNamespace(
             array=numpy.array([0.5, 0.1]), state=(0.01, 0.02, 0.03, 0.04), turn=0,
@@ -124,10 +121,8 @@ def test_what_is_unpacked_is_followed(device, step, still):
             seen.append((out, own.array.copy(), numpy.array(state), [type(each).__name__ for each in state]))
         return seen
 
-    def wrap(call):
-        graphs.append(rote.graph(call, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     plain = played(lambda call: call)
     assert_alike(played(wrap), plain)
-    assert graphs[0].report().replayed >= 8 or step not in REPLAY, graphs[0].report().reasons
+    assert wrap.graphed.report().replayed >= 8 or step not in REPLAY, wrap.graphed.report().reasons

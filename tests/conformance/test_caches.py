@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 
 import rote
 
@@ -420,13 +421,9 @@ OF_OTHERS = [the_key_is_kept, the_key_is_returned, kept_by_c, a_given_key, a_key
 @pytest.mark.parametrize("decorate", [functools.lru_cache(1), functools.lru_cache(3), functools.cache])
 @pytest.mark.parametrize("way", [*OF_ITS_OWN, *OF_OTHERS])
 def test_a_cache_is_asked_by_tensors(device, way, decorate):
-    graphs = []
-
-    def wrap(function):
-        graphs.append(rote.graph(function, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     wanted = asked(Asked(decorate, device), way, lambda function: function)
     assert asked(Asked(decorate, device), way, wrap) == wanted
     if way in OF_ITS_OWN:
-        assert graphs[0].report().replayed >= 12, graphs[0].explain()
+        assert wrap.graphed.report().replayed >= 12, wrap.graphed.explain()

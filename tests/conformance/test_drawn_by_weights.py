@@ -8,9 +8,8 @@ from types import SimpleNamespace
 import numpy
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from tests.conformance.test_arrays_given import assert_alike
-
-import rote
 
 CALLS = 30
 
@@ -81,8 +80,6 @@ FOLLOWED = [
 @pytest.mark.parametrize("still", [0, 4, 6])
 @pytest.mark.parametrize("step", [*FOLLOWED, that_are_shuffled, that_are_undefined, by_what_was_read])
 def test_what_is_drawn_with_is_computed(device, step, still):
-    graphs = []
-
     def played(wrap):
         random.seed(0)
         numpy.random.seed(0)
@@ -105,10 +102,8 @@ def test_what_is_drawn_with_is_computed(device, step, still):
             seen.append((out, own.weights.copy(), numpy.random.get_state()[1].tolist(), random.getstate()))
         return seen
 
-    def wrap(call):
-        graphs.append(rote.graph(call, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     plain = played(lambda call: call)
     assert_alike(played(wrap), plain)
-    assert graphs[0].report().replayed >= 6 or step not in FOLLOWED, graphs[0].report().reasons
+    assert wrap.graphed.report().replayed >= 6 or step not in FOLLOWED, wrap.graphed.report().reasons

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from torch import Tensor
 
 import rote
@@ -246,14 +247,10 @@ def test_a_number_leads_each_few_calls_another_way(device, every):
 
         return [step(number, torch.randn(3, 4).to(device)) for number in range(60)], model.weight
 
-    graphs = []
-
-    def wrap(function):
-        graphs.append(rote.graph(function, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     assert_same(run(wrap), run(lambda function: function))
-    assert graphs[0].report().replayed >= 12, graphs[0].explain()
+    assert wrap.graphed.report().replayed >= 12, wrap.graphed.explain()
 
 
 @pytest.mark.sampled(1)

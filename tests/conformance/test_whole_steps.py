@@ -9,6 +9,7 @@ from enum import Enum
 
 import pytest
 import torch
+from tests.conformance.keeping import KeptGraph
 from torch import nn
 from torch.nn import functional as F
 from torch.optim.lr_scheduler import (
@@ -1019,11 +1020,7 @@ def test_members_of_an_enumeration_are_looked_up(device):
             found.append(step(torch.randn(3, 4).to(device)))
         return found, model.weight
 
-    graphs = []
-
-    def wrap(function):
-        graphs.append(rote.graph(function, keep=True))
-        return graphs[0]
+    wrap = KeptGraph()
 
     assert_same(run(wrap), run(lambda function: function))
-    assert graphs[0].report().replayed >= 12, graphs[0].explain()
+    assert wrap.graphed.report().replayed >= 12, wrap.graphed.explain()

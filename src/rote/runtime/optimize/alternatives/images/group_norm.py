@@ -116,15 +116,10 @@ class GroupNorm:
         return self._source("scale", call, names, Programs(-(-self.x.numel() // _BLOCK), _BLOCK_WARPS))
 
     def _source(self, name: str, call: str, names: tuple[str, ...], programs: Programs) -> KernelSource:
-        kind = NAMES_OF_TYPES[self.x.dtype]
-        known = {"x": self.x, "weight": self.weight, "bias": self.bias}
-        given = [
-            KernelParameter(
-                each, kind, (tensor := known.get(each)) is None or tensor.data_ptr() % ALIGNMENT == 0
-            )
-            for each in names
-        ]
-        return triton_kernel(f"group_norm_{name}", FILE, [call], given, programs, self.capability)
+        kind, given = NAMES_OF_TYPES[self.x.dtype], {"x": self.x, "weight": self.weight, "bias": self.bias}
+        askew = [name for name, each in given.items() if each is not None and each.data_ptr() % ALIGNMENT]
+        parameters = [KernelParameter(each, kind, each not in askew) for each in names]
+        return triton_kernel(f"group_norm_{name}", FILE, [call], parameters, programs, self.capability)
 
 
 def _fits(*operands: Any) -> bool:
