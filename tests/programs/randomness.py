@@ -129,7 +129,7 @@ def many_layers_that_draw(device: torch.device) -> Made:
     return Made(frozen(forward), batches(device))
 
 
-@program(replays=False, code="RT123", on_gpu=True)
+@program()
 def slopes_drawn(device: torch.device) -> Made:
     """Leaky slopes that are drawn, by an operator that is given memory to write them to."""
     model = nn.RReLU().to(device).train()
@@ -164,7 +164,7 @@ def epsilon_greedy(device: torch.device) -> Made:
     return Made(act, batches(device), (kept,))
 
 
-@program(replays=False, code="RT204")
+@program()
 def crop_drawn_by_the_host(device: torch.device) -> Made:
     """Images are cropped at a place that is drawn as a Python number."""
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from .program import Made, batches, frozen, mlp, normal, program
 
 
-@program(replays=False, code="RT201")
+@program()
 def results_kept_and_read(device: torch.device) -> Made:
     """Each result is kept in a list, and the last three are added."""
     model, kept = mlp(device), list[Tensor]()
@@ -41,7 +41,7 @@ def argument_changed_and_returned(device: torch.device) -> Made:
     return Made(forward, batches(device))
 
 
-@program(replays=False, code="RT201")
+@program()
 def ring_of_rows(device: torch.device) -> Made:
     """A ring of rows with a place that counts, read in order."""
     model, ring, kept = mlp(device), torch.zeros(16, 64, device=device), {"place": 0}
@@ -143,7 +143,7 @@ def copy_made_in_each_call(device: torch.device) -> Made:
     return Made(forward, batches(device), (model,))
 
 
-@program(replays=False, code="RT201")
+@program()
 def statistics_in_an_array(device: torch.device) -> Made:
     """An array of numpy is filled with numbers that are read from the device."""
     model, table = mlp(device), numpy.zeros(8, numpy.float32)

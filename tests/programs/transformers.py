@@ -113,7 +113,7 @@ def segformer(device: torch.device) -> Made:
     return Made(frozen(lambda x: model(x).logits), batches(device, (1, 3, 32, 32)))
 
 
-@program(needs=NEEDED, replays=False, code="RT201")
+@program(needs=NEEDED)
 def detr(device: torch.device) -> Made:
     """Boxes by a transformer over the features of a small ResNet."""
     import transformers
