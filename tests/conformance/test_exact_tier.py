@@ -20,7 +20,7 @@ from rote.runtime.compiling import COMPILERS
 from rote.runtime.compiling.compilers import Compilers
 from rote.runtime.engine.ledger import Ledger
 from rote.runtime.engine.specialization import Specialization
-from rote.runtime.optimize import before
+from rote.runtime.optimize import anew, before
 from rote.runtime.recording.tiers import FIRST_TIER, Tiers
 from rote.testing import assert_same
 
@@ -416,6 +416,23 @@ def test_what_is_written_in_place(device, made):
     assert_same(seen[1], seen[0], "what is written")
     found = tier(fn)
     assert found is not None and found.used and fn.report().replayed == 12
+
+
+@pytest.mark.parametrize("differing", [1, 3, 1000])
+def test_an_operation_that_does_not_repeat_itself(device, monkeypatch, differing):
+    """Bits that differ now and then are the program's own; those that differ each time are ours."""
+    compared, looked = anew.Shown.is_as_it_was, 0
+
+    def is_as_it_was(shown: anew.Shown) -> bool:
+        nonlocal looked
+        looked += 1
+        return looked > differing and compared.__get__(shown)
+
+    monkeypatch.setattr(anew.Shown, "is_as_it_was", property(is_as_it_was))
+    g = play(steps, rows(device), keep=True)
+    found = tier(g)
+    assert found is not None and found.used is (differing < 1000), g.explain()
+    assert ("is not equal to the bit" in g.explain()) is (differing == 1000)
 
 
 def test_too_much_is_written(device, monkeypatch):

@@ -47,7 +47,7 @@ from ..recording import KernelModes, Node
 from .alternatives import Alternative
 from .before import Before, as_bytes
 from .copies import as_elements
-from .effects import LeftAloneError
+from .effects import LeftAloneError, OtherBitsError
 from .forks import Concurrent, Joint, forks, indices_of
 from .gate import Look
 from .regions import Item, Schedule, targets_of
@@ -160,7 +160,7 @@ class Recapture:
             for each, state in states:
                 each.set_state(state)
         if different and not self._near:
-            raise LeftAloneError(f"{self._told(different[0].origin)} is not equal to the bit")
+            raise OtherBitsError(f"{self._told(different[0].origin)} is not equal to the bit")
         return CapturedAnew(tuple(made), tuple(self._own.values()))
 
     def _receive(self, number: int) -> None:

@@ -41,6 +41,10 @@ class LeftAloneError(Exception):
     """A stretch is not optimised; the message says why."""
 
 
+class OtherBitsError(LeftAloneError):
+    """What has been captured, or run, gives other bits than the replay before it."""
+
+
 class Touched(NamedTuple):
     """What one operation touches.
 
