@@ -37,13 +37,12 @@ def compiled(policy: Any, **how: Any) -> None:
     setattr(network, name, torch.compile(getattr(network, name), **how))
 
 
+# The name of rote's backend is known where rote is installed, the object everywhere.
 WAYS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda policy: None,
     "compile": compiled,
     "reduce-overhead": lambda policy: compiled(policy, mode="reduce-overhead"),
-    "backend=rote": lambda policy: compiled(
-        policy, backend=backend
-    ),  # its name is known where rote is installed
+    "backend=rote": lambda policy: compiled(policy, backend=backend),
     "rote.graph": graph_policy,
 }
 
