@@ -13,10 +13,12 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +29,12 @@ from rote.bench import machine
 
 from .. import common
 from . import pictures, policies, ways, worlds
+from .shelf import Shelf
 from .worker import Task
 
 ROOT = Path(__file__).resolve().parents[2]
 EXACT = "rote.graph"
+Block = tuple[str, str]  # a policy, and its weights
 LIBRARIES = (
     "lerobot",
     "transformers",
@@ -88,77 +92,141 @@ def main(argv: list[str] | None = None) -> int:
     stamp = datetime.now(UTC).strftime("%Y%m%d_%H%M%S")
     out: Path = options.out / options.world
     out.mkdir(parents=True, exist_ok=True)
-    rows, failed = list[dict[str, Any]](), False
-    for policy in options.policy:
-        for weights in options.weights:
-            with scratch(options) as folder:
-                found = {way: played(options, policy, weights, way, folder) for way in options.ways}
-            rows += (
-                block := [row(policy, weights, way, each, found["eager"]) for way, each in found.items()]
-            )
-            print(table(block), flush=True)
-            draw(found, out / f"{stamp}_{policy}_{weights}")
-            failed |= EXACT in found and not found[EXACT].right(found["eager"])
     file = out / f"{stamp}_results.json"
-    file.write_text(json.dumps(document(options, rows), indent=1) + "\n")
+    blocks = {block: dict[str, Result]() for block in product(options.policy, options.weights)}
+    with shelves(options) as folder:
+        for block, way, result in in_turn(options, blocks, folder):
+            found = blocks[block]
+            found[way] = result
+            whole(file, json.dumps(document(options, rows_of(blocks)), indent=1) + "\n")
+            if len(found) == len(options.ways):
+                print(table(rows_of({block: found})), flush=True)
+                draw(found, out / f"{stamp}_{'_'.join(block)}")
     print(f"written to {file}")
-    return int(failed)
+    return int(not all(found[EXACT].right(found["eager"]) for found in blocks.values() if EXACT in found))
+
+
+def whole(file: Path, text: str) -> None:
+    """Write a file that other processes find as it was, or as it is."""
+    half = file.with_suffix(".half")
+    half.write_text(text)
+    half.replace(file)
+
+
+def in_turn(
+    options: argparse.Namespace, blocks: Iterable[Block], folder: Path
+) -> Iterator[tuple[Block, str, Result]]:
+    """Play all, some processes at a time. Eager comes first in a block: it writes what others load."""
+    waiting, running = [(block, "eager") for block in blocks], dict[Future[Result], tuple[Block, str]]()
+    with ThreadPoolExecutor(options.jobs) as pool:
+        while waiting or running:
+            while waiting and len(running) < options.jobs:
+                block, way = waiting.pop(0)
+                running[pool.submit(played, options, *block, way, folder)] = block, way
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                block, way = running.pop(ended)
+                if way == "eager":
+                    waiting[:0] = [(block, other) for other in options.ways if other != "eager"]
+                yield block, way, ended.result()
 
 
 @contextmanager
-def scratch(options: argparse.Namespace) -> Iterator[Path]:
-    """A folder for the files of processes."""
-    with tempfile.TemporaryDirectory() as folder:
-        yield Path(folder)
+def shelves(options: argparse.Namespace) -> Iterator[Path]:
+    """The folder for episodes and files of processes: one that goes away, or that of ``--resume``.
+
+    Raises:
+        SystemExit: What lies there was not played by the same versions, with the same options.
+    """
+    if options.resume is None:
+        with tempfile.TemporaryDirectory() as folder:
+            yield Path(folder)
+        return
+    options.resume.mkdir(parents=True, exist_ok=True)
+    made, mine = options.resume / "made.json", json.dumps(made_with(options))
+    if made.exists() and made.read_text() != mine:
+        sys.exit(
+            f"--resume: {options.resume} holds episodes of {made.read_text()}, not of {mine}; name another"
+        )
+    whole(made, mine)
+    yield options.resume.resolve()
+
+
+def made_with(options: argparse.Namespace) -> dict[str, Any]:
+    """What episodes depend on, beside policy, weights, way and seed."""
+    chosen = {name: str(getattr(options, name)) for name in ("world", "steps", "device", "checkpoint")}
+    return chosen | {name: text for name, text in library_versions().items() if text}
 
 
 def played(options: argparse.Namespace, policy: str, weights: str, way: str, folder: Path) -> Result:
-    """Have a process play all episodes in one way; caches of compilers are its own."""
-    file = folder / f"{way}.json"
-    checkpoint = str(options.checkpoint.resolve()) if options.checkpoint else ""
+    """Have a process play the episodes that are missing in one way; caches of compilers are its own."""
+    shelf = Shelf(folder / f"{policy}-{weights}", way)
+    shelf.folder.mkdir(exist_ok=True)
     seeds = tuple(range(options.seed, options.seed + options.seeds))
-    Task(
-        options.world,
-        policy,
-        checkpoint,
-        weights,
-        way,
-        seeds,
-        options.steps,
-        str(options.device),
-        str(folder),
-    ).write(file)
+    died = (
+        process(
+            options,
+            Task(
+                options.world,
+                policy,
+                str(options.checkpoint.resolve()) if options.checkpoint else "",
+                weights,
+                way,
+                seeds,
+                options.steps,
+                str(options.device),
+                str(shelf.folder),
+            ),
+            shelf,
+        )
+        if shelf.missing(seeds)
+        else {}
+    )
+    lying = {seed: shelf.episode(seed) for seed in seeds if seed not in shelf.missing(seeds)}
+    arrays = {seed: each for seed, (_, each) in lying.items()}
+    told = shelf.told() if lying or not died else {"graphed": []}
+    return Result(
+        {**told, **died, "episodes": [told for told, _ in lying.values()]},
+        {seed: each["actions"] for seed, each in arrays.items()},
+        {seed: each["seconds"] for seed, each in arrays.items()},
+        next((each["pictures"] for each in arrays.values() if "pictures" in each), None),
+    )
+
+
+def process(options: argparse.Namespace, task: Task, shelf: Shelf) -> dict[str, str]:
+    """Play in a process; what there is to say if it dies."""
+    task.write(shelf.task)
     gl = os.environ.get("MUJOCO_GL", "egl" if options.device.type == "cuda" else "osmesa")
     paths = os.pathsep.join([str(ROOT), str(ROOT / "src"), *filter(None, [os.environ.get("PYTHONPATH")])])
     caches = {
-        "TORCHINDUCTOR_CACHE_DIR": str(folder / f"{way}-inductor"),
+        "TORCHINDUCTOR_CACHE_DIR": str(shelf.folder / f"{shelf.way}-inductor"),
         "MUJOCO_GL": gl,
         "PYTHONPATH": paths,
     }
-    command = [sys.executable, "-m", "benchmarks.robots.worker", str(file)]
+    command = [sys.executable, "-m", "benchmarks.robots.worker", str(shelf.task)]
     environment = {**os.environ, **OFFLINE, **caches}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if done.returncode or not file.with_suffix(".out").exists():
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
-        died = {"error": f"exit status {done.returncode}: {last[:300]}", "where": done.stderr[-2000:]}
-        return Result({**died, "episodes": [], "graphed": []}, {}, {}, None)
-    kept = np.load(file.with_suffix(".npz"))
-    by_seed = {
-        kind: {seed: kept[f"{kind}_{seed}"] for seed in seeds if f"{kind}_{seed}" in kept}
-        for kind in ("actions", "seconds")
-    }
-    film = kept.get("pictures")
-    return Result(
-        json.loads(file.with_suffix(".out").read_text()), by_seed["actions"], by_seed["seconds"], film
-    )
+    if not done.returncode:
+        return {}
+    last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+    return {"error": f"exit status {done.returncode}: {last[:300]}", "where": done.stderr[-2000:]}
+
+
+def rows_of(blocks: Mapping[Block, Mapping[str, Result]]) -> list[dict[str, Any]]:
+    """What has been played so far, for the file of results."""
+    return [
+        row(*block, way, each, found["eager"])
+        for block, found in blocks.items()
+        for way, each in found.items()
+    ]
 
 
 def row(policy: str, weights: str, way: str, found: Result, eager: Result) -> dict[str, Any]:
     """One way in the file of results."""
     episodes = found.told["episodes"]
-    later = episodes[1:] or episodes
+    first = [each for each in episodes if each["first_of_process"]]
+    later = [each for each in episodes if not each["first_of_process"]] or episodes
     totals = {
-        "first_episode_s": episodes[0]["policy_s"] if episodes else None,
+        "first_episode_s": first[0]["policy_s"] if first else None,
         "episode_s": float(np.median([each["policy_s"] for each in later])) if episodes else None,
         "success_rate": sum(each["success"] for each in episodes) / len(episodes) if episodes else None,
     }
@@ -201,14 +269,18 @@ def document(options: argparse.Namespace, rows: list[dict[str, Any]]) -> dict[st
     chosen = {
         name: getattr(options, name) for name in ("world", "policy", "weights", "seed", "seeds", "steps")
     }
-    versions = common.versions() | {name: machine.version(name) for name in LIBRARIES}
     return {
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": common.device_name(options.device),
-        "versions": versions,
+        "versions": library_versions(),
         "arguments": {**chosen, "checkpoint": str(options.checkpoint or "")},
         "rows": rows,
     }
+
+
+def library_versions() -> dict[str, Any]:
+    """Of what an episode goes through."""
+    return common.versions() | {name: machine.version(name) for name in LIBRARIES}
 
 
 def parse(argv: list[str] | None) -> argparse.Namespace:
@@ -227,6 +299,10 @@ def parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--seed", type=int, default=0, help="of the first one (default: %(default)s)")
     parser.add_argument("--steps", type=int, help="fewer steps than an episode has")
     parser.add_argument("--device", help="default: the GPU if there is one")
+    parser.add_argument("--jobs", type=int, default=1, help="processes at a time (default: %(default)s)")
+    parser.add_argument(
+        "--resume", type=Path, help="a folder that keeps episodes: what lies there is not played"
+    )
     parser.add_argument("--out", type=Path, default=Path("results"), help="default: results")
     options = parser.parse_args(argv)
     options.device = torch.device(options.device or ("cuda" if torch.cuda.is_available() else "cpu"))

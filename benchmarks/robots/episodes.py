@@ -91,10 +91,10 @@ def play(
     torch.manual_seed(seed)
     horizon = min(world.horizon, steps or world.horizon)
     moment, actions, seconds, rewards, success = world.reset(seed), [], [], [], False
-    pictures = list[Picture]()
+    pictures, every = list[Picture](), max(1, horizon // PICTURES)
     began = time.perf_counter()
     while len(actions) < horizon and not moment.done:
-        if filmed and len(actions) % max(1, horizon // PICTURES) == 0:
+        if filmed and len(actions) % every == 0:
             pictures.append(moment.picture)
         given = preprocess_observation(batched(moment)) | {"task": [world.task]}
         given = brain.before(given)
@@ -104,12 +104,19 @@ def play(
         action = action.to("cpu", torch.float32)
         seconds.append(now(device) - start)
         carried_out = brain.after(action)[0].numpy()
-        moment = world.step(carried_out)
+        number = len(actions) + 1
+        looked_at = looks(brain.policy.config, number) or (filmed and number % every == 0)
+        moment = world.step(carried_out, looked_at=looked_at)
         actions.append(carried_out)
         rewards.append(moment.reward)
         success |= moment.success
     wall = time.perf_counter() - began
     return Episode(seed, np.stack(actions).astype(np.float32), seconds, wall, rewards, success, pictures)
+
+
+def looks(config: Any, step: int) -> bool:
+    """Whether the policy calculates with what it sees before that step: otherwise it takes from its queue."""
+    return -step % config.n_action_steps < config.n_obs_steps
 
 
 def batched(moment: Moment) -> dict[str, Any]:

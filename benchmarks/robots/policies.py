@@ -155,7 +155,9 @@ def diffusion(given: dict[str, Any], folder: Path) -> Any:
     sizes: dict[str, Any] = dict(down_dims=(32, 64), diffusion_step_embed_dim=32)
     seen: dict[str, Any] = dict(crop_shape=(84, 84), spatial_softmax_num_keypoints=16)
     steps: dict[str, Any] = dict(noise_scheduler_type="DDIM", num_inference_steps=5)
-    return DiffusionPolicy(DiffusionConfig(**given, **sizes, **seen, **steps))
+    steps.update(horizon=16, n_action_steps=8)
+    eyes: dict[str, Any] = dict(pretrained_backbone_weights=None, use_group_norm=True)  # defaults change
+    return DiffusionPolicy(DiffusionConfig(**given, **sizes, **seen, **steps, **eyes))
 
 
 def smolvla(given: dict[str, Any], folder: Path, **others: Any) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from rote.integrations.lerobot import graph_policy
+from rote.integrations.torch_compile import backend
 from rote.quant import DuQuantConfig, calibrate, load_quantized, quantize_, save_quantized
 
 from .episodes import play
@@ -36,11 +37,12 @@ def compiled(policy: Any, **how: Any) -> None:
     setattr(network, name, torch.compile(getattr(network, name), **how))
 
 
+# The name of rote's backend is known where rote is installed, the object everywhere.
 WAYS: dict[str, Callable[[Any], Any]] = {
     "eager": lambda policy: None,
     "compile": compiled,
     "reduce-overhead": lambda policy: compiled(policy, mode="reduce-overhead"),
-    "backend=rote": lambda policy: compiled(policy, backend="rote"),
+    "backend=rote": lambda policy: compiled(policy, backend=backend),
     "rote.graph": graph_policy,
 }
 

@@ -1,7 +1,7 @@
 """One policy in one world in one way, in a process of its own: nothing is warm that no user has warm.
 
-``python -m benchmarks.robots.worker FILE`` reads a :class:`Task` from FILE, and writes beside it what came
-of it: rows of episodes as JSON, and actions and pictures as numpy has them.
+``python -m benchmarks.robots.worker FILE`` reads a :class:`Task` from FILE, and puts on the shelf beside it
+what came of it. An episode that lies there is not played again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
 from rote.integrations.lerobot import graphed
@@ -23,7 +22,8 @@ from rote.integrations.torch_compile import backend
 
 from ..common import describe, first_line
 from . import policies, ways, worlds
-from .episodes import Episode, play
+from .episodes import play
+from .shelf import Shelf
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,8 @@ def brain_of(task: Task) -> policies.Brain:
     )
 
 
-def run(task: Task) -> tuple[list[Episode], dict[str, Any]]:
-    """Play the episodes. What is raised ends them, and is part of what is told."""
+def run(task: Task, shelf: Shelf) -> None:
+    """Play the episodes that are missing. What is raised ends them, and is part of what is told."""
     device, world = torch.device(task.device), worlds.WORLDS[task.world]()
     brain = brain_of(task)
     if task.weights == "w4a8":
@@ -83,20 +83,25 @@ def run(task: Task) -> tuple[list[Episode], dict[str, Any]]:
             ways.quantize(brain_of(task), world, device, file)
         brain = ways.quantized(brain, file)
     ways.WAYS[task.way](brain.policy)
-    episodes, told = list[Episode](), {"task": world.task, "error": "", "where": "", "graphed": list[Any]()}
+    told, first = {"task": world.task, "error": "", "where": ""}, True
     try:
-        for seed in task.seeds:
-            filmed = not episodes
-            bf16 = task.weights == "bf16"
-            episodes.append(play(brain, world, seed, device, bf16=bf16, steps=task.steps, filmed=filmed))
+        for seed in shelf.missing(task.seeds):
+            filmed, bf16 = seed == task.seeds[0], task.weights == "bf16"
+            episode = play(brain, world, seed, device, bf16=bf16, steps=task.steps, filmed=filmed)
+            shelf.tell(told | {"graphed": recorded(task.way, brain)})
+            shelf.put(episode, episode.row(world.task) | {"first_of_process": first})
+            first = False
     except Exception as error:
         told |= {"error": first_line(error), "where": "".join(traceback.format_exception(error)[-3:])}
-    if task.way == "rote.graph":
-        told["graphed"] = [describe(each) for each in graphed(brain.policy) if each.report().calls]
-    if task.way == "backend=rote":
-        told["graphed"] = [describe(each) for each in backend.graphed()]
+    shelf.tell(told | {"graphed": recorded(task.way, brain)})
     world.close()
-    return episodes, told
+
+
+def recorded(way: str, brain: policies.Brain) -> list[dict[str, Any]]:
+    """What rote has recorded in this process, and why not."""
+    if way == "rote.graph":
+        return [describe(each) for each in graphed(brain.policy) if each.report().calls]
+    return [describe(each) for each in backend.graphed()] if way == "backend=rote" else []
 
 
 def main() -> int:
@@ -106,14 +111,7 @@ def main() -> int:
     warnings.simplefilter("ignore")
     if task.device == "cpu":
         torch.set_num_threads(1)
-    episodes, told = run(task)
-    rows = [episode.row(told["task"]) for episode in episodes]
-    kept: dict[str, Any] = {f"actions_{each.seed}": each.actions for each in episodes}
-    kept |= {f"seconds_{each.seed}": np.array(each.seconds) for each in episodes}
-    if episodes:
-        kept["pictures"] = np.stack(episodes[0].pictures)
-    np.savez(file.with_suffix(".npz"), **kept)
-    file.with_suffix(".out").write_text(json.dumps(told | {"episodes": rows}))
+    run(task, Shelf(file.parent, task.way))
     sys.stdout.flush()
     os._exit(0)  # threads of a renderer raise where the interpreter ends before them
 

@@ -55,8 +55,8 @@ class World(Protocol):
         """Begin an episode. The same seed begins the same one."""
         ...
 
-    def step(self, action: Actions) -> Moment:
-        """Carry out one action, ``[action]``."""
+    def step(self, action: Actions, *, looked_at: bool = True) -> Moment:
+        """Carry out one action, ``[action]``. A picture that nobody looks at may be an older one."""
         ...
 
     def close(self) -> None:
@@ -74,12 +74,41 @@ class GymWorld:
     def reset(self, seed: int) -> Moment:
         return Moment(self._env.reset(seed=seed)[0])
 
-    def step(self, action: Actions) -> Moment:
+    def step(self, action: Actions, *, looked_at: bool = True) -> Moment:
         seen, reward, terminated, truncated, told = self._env.step(action)
         return Moment(seen, float(reward), bool(terminated or truncated), bool(told["is_success"]))
 
     def close(self) -> None:
         self._env.close()
+
+
+class AlohaWorld(GymWorld):
+    """Draws what is looked at. MuJoCo takes a millisecond for a step, without a GPU hundreds for a picture.
+
+    gym-aloha draws three cameras in each step, and hands out one.
+    """
+
+    CAMERA = "top"
+
+    def __init__(self, env: Any, task: str) -> None:
+        super().__init__(env, task)
+        self._pictures, self._looked_at = dict[str, Picture](), True
+        physics = env.unwrapped._env.physics
+        self._draw, physics.render = physics.render, self._drawn
+
+    def reset(self, seed: int) -> Moment:
+        self._looked_at = True
+        return super().reset(seed)
+
+    def step(self, action: Actions, *, looked_at: bool = True) -> Moment:
+        self._looked_at = looked_at
+        return super().step(action)
+
+    def _drawn(self, height: int, width: int, camera_id: str) -> Picture:
+        seen = self._looked_at and camera_id == self.CAMERA
+        if seen or camera_id not in self._pictures:
+            self._pictures[camera_id] = self._draw(height=height, width=width, camera_id=camera_id)
+        return self._pictures[camera_id]
 
 
 class LiberoWorld:
@@ -111,7 +140,7 @@ class LiberoWorld:
             seen = self._env.step(list(self.STILL))[0]
         return Moment(self._observation(seen))
 
-    def step(self, action: Actions) -> Moment:
+    def step(self, action: Actions, *, looked_at: bool = True) -> Moment:
         seen, reward, done, _ = self._env.step(action.tolist())
         self._steps += 1
         over = bool(done) or self._steps >= self.horizon
@@ -156,7 +185,7 @@ def aloha() -> World:
 
     name = "gym_aloha/AlohaTransferCube-v0"
     env = gymnasium.make(name, obs_type="pixels_agent_pos", render_mode="rgb_array", max_episode_steps=400)
-    return GymWorld(env, "Pick up the cube with the right arm and transfer it to the left arm.")
+    return AlohaWorld(env, "Pick up the cube with the right arm and transfer it to the left arm.")
 
 
 def libero(suite: str = "libero_spatial", task: int = 0) -> World:

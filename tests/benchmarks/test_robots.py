@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from benchmarks.robots import __main__ as command
-from benchmarks.robots import policies, worlds
+from benchmarks.robots import episodes, policies, worlds
 
 CPU = torch.device("cpu")
 HERE = pytest.mark.filterwarnings(
@@ -127,6 +127,61 @@ def test_episodes_of_a_checkpoint(weights: str, tmp_path: Path) -> None:
     assert sorted(path.suffix for path in file.parent.iterdir()) == [".gif", ".json", ".png"]
 
 
+class Corridor:
+    """A world whose pictures are never alike. One of them that nobody looks at may be nonsense."""
+
+    task, horizon = "put it down", 20
+
+    def __init__(self, *, lazy: bool) -> None:
+        self._lazy, self._noise = lazy, np.random.default_rng()
+
+    def reset(self, seed: int) -> worlds.Moment:
+        self._noise = np.random.default_rng(seed)
+        return self._seen(True)
+
+    def step(self, action: Any, *, looked_at: bool = True) -> worlds.Moment:
+        return self._seen(looked_at or not self._lazy)
+
+    def close(self) -> None:
+        pass
+
+    def _seen(self, drawn: bool) -> worlds.Moment:
+        picture = self._noise.integers(0, 256, (96, 96, 3), np.uint8)
+        state = self._noise.random(2)
+        return worlds.Moment({"pixels": picture if drawn else 255 - picture, "agent_pos": state})
+
+
+@HERE
+@pytest.mark.parametrize("kind", list(policies.KINDS))
+def test_a_picture_that_is_not_drawn_is_not_looked_at(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip("lerobot")
+    brain = policies.random_brain(kind, policies.BODIES["pusht"], CPU, tmp_path)
+    told = [
+        episodes.play(brain, Corridor(lazy=lazy), 3, CPU, bf16=False, steps=None) for lazy in (False, True)
+    ]
+    assert told[0].actions.tobytes() == told[1].actions.tobytes()
+
+
+@HERE
+def test_a_run_goes_on_where_it_was_cut(tmp_path: Path) -> None:
+    """Also one with more episodes; what lies there is not played, and other options are refused."""
+    for name in ("lerobot", "gym_pusht"):
+        pytest.importorskip(name)
+    given = ["--policy", "act", "--weights", "bf16", "--ways", "rote.graph", "--device", "cpu"]
+    given += ["--jobs", "2", "--resume", str(tmp_path / "kept"), "--out", str(tmp_path / "results")]
+    assert command.main([*given, "--seeds", "1", "--steps", "12"]) == 0
+    kept = tmp_path / "kept" / "act-bf16"
+    before = {file.name: file.stat().st_mtime_ns for file in kept.glob("*-0.*")}
+    assert len(before) == 4
+    assert command.main([*given, "--seeds", "2", "--steps", "12"]) == 0
+    assert before == {file.name: file.stat().st_mtime_ns for file in kept.glob("*-0.*")}
+    told = json.loads(max((tmp_path / "results" / "pusht").glob("*.json")).read_text())
+    assert [[each["seed"] for each in row["episodes"]] for row in told["rows"]] == [[0, 1], [0, 1]]
+    assert all(row["equal"] for row in told["rows"])
+    with pytest.raises(SystemExit, match="holds episodes of"):
+        command.main([*given, "--seeds", "2", "--steps", "13"])
+
+
 @HERE
 def test_a_checkpoint_is_that_policy(tmp_path: Path) -> None:
     pytest.importorskip("lerobot")
@@ -156,7 +211,7 @@ def test_a_way_that_raises_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         "--seeds",
         "1",
     ]
-    assert command.main([*given, "--out", str(tmp_path / "results")]) == 0  # neither way has an episode
+    assert command.main([*given, "--out", str(tmp_path / "results")]) == 1  # neither way has an episode
     (file,) = (tmp_path / "results" / "pusht").glob("*_results.json")
     for row in json.loads(file.read_text())["rows"]:
         assert row["error"].endswith("RuntimeError: no simulator today") and row["episodes"] == []
