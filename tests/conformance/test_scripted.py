@@ -238,9 +238,9 @@ def test_numbers_that_a_script_makes(device, way):
         assert g.report().replayed >= CALLS, g.explain()
 
 
-def _step_inside(wrap, net, optimizer):
+def _step_inside(wrap, net, weights, optimizer):
     def step(x):
-        loss = net(x).square().mean() + 0.1 * sum([each.square().sum() for each in net.parameters()])
+        loss = net(x).square().mean() + 0.1 * sum([each.square().sum() for each in weights])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -249,10 +249,10 @@ def _step_inside(wrap, net, optimizer):
     return wrap(step)
 
 
-def _gradients_asked_for(wrap, net, optimizer):
+def _gradients_asked_for(wrap, net, weights, optimizer):
     def step(x):
-        found = torch.autograd.grad(net(x).square().mean(), list(net.parameters()))
-        for each, gradient in zip(net.parameters(), found, strict=True):
+        found = torch.autograd.grad(net(x).square().mean(), weights)
+        for each, gradient in zip(weights, found, strict=True):
             each.grad = gradient.clone()
         optimizer.step()
         return found[0]
@@ -260,7 +260,7 @@ def _gradients_asked_for(wrap, net, optimizer):
     return wrap(step)
 
 
-def _backward_outside(wrap, net, optimizer):
+def _backward_outside(wrap, net, weights, optimizer):
     forward = wrap(lambda x: net(x).square().mean())
 
     def step(x):
@@ -283,17 +283,19 @@ def test_gradients_come_to_what_a_script_holds(device, make, step):
     def play(wrap):
         torch.manual_seed(0)
         net = make(nn.Sequential(Layer(), nn.ReLU(), nn.Linear(3, 2)))
-        optimizer = torch.optim.SGD(net.parameters(), 0.05, momentum=0.9)
-        act, seen = step(wrap, net, optimizer), []
+        weights = list(net.parameters())
+        optimizer = torch.optim.SGD(weights, 0.05, momentum=0.9)
+        act, seen = step(wrap, net, weights, optimizer), []
         for n in range(26):
             if n == 17:
                 with torch.no_grad():
-                    next(net.parameters()).mul_(2.0)
+                    weights[0].mul_(2.0)
             seen.append([act(torch.full((2, 3), n / 10.0)).tolist()])
-            seen[-1] += [(each.tolist(), each.grad.tolist()) for each in net.parameters()]
+            seen[-1] += [(each.tolist(), each.grad.tolist()) for each in weights]
         return seen
 
     graphs = []
     found = play(lambda function: graphs.append(rote.graph(function, keep=True)) or graphs[-1])
     assert found == play(lambda function: function)
-    assert graphs[0].report().replayed >= 12, graphs[0].explain()
+    if step is not _backward_outside:  # there a script may keep what it needs for a backward
+        assert graphs[0].report().replayed >= 12, graphs[0].explain()
