@@ -156,7 +156,7 @@ class Accesses:
         return [tensor for ref in self.rebound.values() if (tensor := ref()) is not None]
 
     def note_scripts(self, reads: Reads) -> None:
-        """A call runs code of TorchScript: what that reads it finds in C++, whatever stands for it in Python."""
+        """A call runs code of TorchScript, which finds in C++ what it reads, whatever Python has there."""
         found = [each.value for each in reads if each.kind == SCRIPTED]
         self.in_scripts.update([each.identity for each in found if isinstance(each, TensorMark)])
 
