@@ -316,7 +316,8 @@ def bind(
         places, held = openings.carried.look()
         given = (args, kwargs, held) if places else given
     spec = flatten(given, leaves, opened)
-    described = [describe(leaf) for leaf in leaves]
+    told = openings is not None and openings.gradients
+    described = [_by_identity(leaf) if told and _is_filled(leaf) else describe(leaf) for leaf in leaves]
     kinds = tuple([kind for kind, _ in described])
     tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
     shared = [leaves[place] for place in tensors]
@@ -340,7 +341,6 @@ def bind(
             for place, (kind, token) in enumerate(described)
         ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
-    told = openings is not None and openings.gradients
     gradients = tuple([place for place in tensors if has_gradient(leaves[place])]) if told else ()
     tokens = tuple([token for _, token in described])
     key = Key(spec, tokens, common, read_ambient(), added, gradients, borrowed, overlapping)
@@ -385,7 +385,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return TENSOR, describe_tensor(leaf)
     if is_instance(leaf, torch.Tensor):
         if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
-            return PARAMETER, ("parameter", id(leaf))
+            return _by_identity(leaf)
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
@@ -408,6 +408,21 @@ def describe(leaf: Any) -> tuple[str, Any]:
     if (token := value_token(leaf, _plain_token)) is not None:
         return PLAIN, token
     return OPAQUE, (kind if tells_itself(type(kind)) else object, id(leaf))
+
+
+def _by_identity(leaf: torch.Tensor) -> tuple[str, Any]:
+    return PARAMETER, ("parameter", id(leaf))
+
+
+def _is_filled(leaf: Any) -> bool:
+    """Whether a tensor is a leaf of autograd's with a gradient, which may stay one as a parameter does."""
+    return (
+        type(leaf) is torch.Tensor
+        and is_plain(leaf)
+        and leaf.requires_grad
+        and leaf.is_leaf
+        and leaf.grad is not None
+    )
 
 
 def is_known_by_identity(leaf: Any) -> bool:
