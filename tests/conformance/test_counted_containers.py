@@ -176,6 +176,13 @@ def first_and_last(s, x):
     return y
 
 
+def deque_by_count(s, x):
+    y = x + s.q[s.n - 1] if s.n else x
+    s.q.append(y)
+    s.n += 1
+    return y
+
+
 def own_by_count(s, x):
     s.h.append(x * 2)
     s.n += 1
@@ -210,13 +217,13 @@ def one_of_two_ways(s, x):
 
 
 BY_COUNT = [
-    by_count, two_by_count, first_and_last, own_by_count, number_by_count, out_of_step, in_the_middle,
-    one_of_two_ways,
+    by_count, two_by_count, first_and_last, deque_by_count, own_by_count, number_by_count, out_of_step,
+    in_the_middle, one_of_two_ways,
 ]  # fmt: skip
 
 
 REPLAYED = [
-    by_count, two_by_count, first_and_last,
+    by_count, two_by_count, first_and_last, deque_by_count,
     length, length_before, truth, own, difference, last_three, in_order, the_very_tensor, deque_without_end,
     lists_by_name, pairs, losses, average, counted_key, counted_text, key_of_length, ring, memory,
     filled_first,

@@ -591,7 +591,7 @@ class Outside(dict[int, Any]):
             self.slots,
             members.length(container),
         )
-        if numbers is None or type(container) is not list or not 0 <= index < length:
+        if numbers is None or not _ends_at_last(container) or not 0 <= index < length:
             return False
         if (
             where in slots.changed
