@@ -38,6 +38,7 @@ from .places import StatePlace, table_of
 from .values import ends_of, value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
+_FILLED = "leaf with a gradient"
 
 _SCALARS = (int, bool, str, bytes, type(None))
 _VALUES = (
@@ -317,7 +318,9 @@ def bind(
         given = (args, kwargs, held) if places else given
     spec = flatten(given, leaves, opened)
     told = openings is not None and openings.gradients
-    described = [_by_identity(leaf) if told and _is_filled(leaf) else describe(leaf) for leaf in leaves]
+    described = [
+        (PARAMETER, (_FILLED, id(leaf))) if told and _is_filled(leaf) else describe(leaf) for leaf in leaves
+    ]
     kinds = tuple([kind for kind, _ in described])
     tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
     shared = [leaves[place] for place in tensors]
@@ -385,7 +388,7 @@ def describe(leaf: Any) -> tuple[str, Any]:
         return TENSOR, describe_tensor(leaf)
     if is_instance(leaf, torch.Tensor):
         if isinstance(leaf, torch.nn.Parameter) and not stands_for_others(leaf):
-            return _by_identity(leaf)
+            return PARAMETER, ("parameter", id(leaf))
         plain = type(leaf) is torch.nn.Buffer and is_plain(leaf)
         return (TENSOR, describe_tensor(leaf)) if plain else (FOREIGN, (type(leaf), id(leaf)))
     kind = type(leaf)
@@ -408,10 +411,6 @@ def describe(leaf: Any) -> tuple[str, Any]:
     if (token := value_token(leaf, _plain_token)) is not None:
         return PLAIN, token
     return OPAQUE, (kind if tells_itself(type(kind)) else object, id(leaf))
-
-
-def _by_identity(leaf: torch.Tensor) -> tuple[str, Any]:
-    return PARAMETER, ("parameter", id(leaf))
 
 
 def _is_filled(leaf: Any) -> bool:
@@ -787,8 +786,8 @@ def _show(token: Any) -> str:
     if isinstance(kind, torch.Size):
         shape, stride, dtype, device = token[:4]
         return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
-    if kind == "parameter":
-        return "a parameter"
+    if isinstance(kind, str):
+        return f"a {kind}"
     if kind is float:
         return repr(float_of(token[1]))
     if kind is complex:
