@@ -155,7 +155,75 @@ def filled_first(s, x):
     return x + 1
 
 
+def by_count(s, x):
+    y = x + s.h[s.n - 1] if s.n else x
+    s.h.append(y)
+    s.n += 1
+    return y
+
+
+def two_by_count(s, x):
+    y = x + s.h[s.n - 1] * 2 - s.h[s.n - 2] if s.n > 1 else x
+    s.n += 1
+    s.h.append(y)
+    return y
+
+
+def first_and_last(s, x):
+    y = x + s.h[s.n - 1] - s.h[0] if s.n else x
+    s.h.append(y)
+    s.n = s.n + 1
+    return y
+
+
+def deque_by_count(s, x):
+    y = x + s.q[s.n - 1] if s.n else x
+    s.q.append(y)
+    s.n += 1
+    return y
+
+
+def own_by_count(s, x):
+    s.h.append(x * 2)
+    s.n += 1
+    return s.h[s.n - 1] + x
+
+
+def number_by_count(s, x):
+    s.numbers.append(0.9 * s.numbers[s.n] + x.sum().item())
+    s.n += 1
+    return x * s.numbers[s.n - 1]
+
+
+def out_of_step(s, x):
+    y = x + s.h[s.n - 1] if s.n else x
+    s.h.extend([y] if s.n % 5 else [y, x])
+    s.n += 1
+    return y
+
+
+def in_the_middle(s, x):
+    y = x + s.h[s.n // 2] if s.n else x
+    s.h.append(y)
+    s.n += 1
+    return y
+
+
+def one_of_two_ways(s, x):
+    y = x + s.h[s.n - 1] if s.n and x.sum() > 0 else x - s.h[s.n - 2] if s.n > 1 else x
+    s.h.append(y)
+    s.n += 1
+    return y
+
+
+BY_COUNT = [
+    by_count, two_by_count, first_and_last, deque_by_count, own_by_count, number_by_count, out_of_step,
+    in_the_middle, one_of_two_ways,
+]  # fmt: skip
+
+
 REPLAYED = [
+    by_count, two_by_count, first_and_last, deque_by_count,
     length, length_before, truth, own, difference, last_three, in_order, the_very_tensor, deque_without_end,
     lists_by_name, pairs, losses, average, counted_key, counted_text, key_of_length, ring, memory,
     filled_first,
@@ -272,6 +340,13 @@ OTHERS = [
     cleared, lengthened, of_another_type, of_another_kind, replaced, shared, written, moved, same, shorter,
     back,
 ]  # fmt: skip
+
+
+@pytest.mark.sampled(20)
+@pytest.mark.parametrize("change", [*OTHERS, None])
+@pytest.mark.parametrize("program", BY_COUNT)
+def test_members_that_are_counted(device, program, change):
+    in_both_ways(program, lambda number, s, kept: change(s) if change and number == 16 else None, calls=28)
 
 
 @pytest.mark.sampled(60)

@@ -236,3 +236,66 @@ def test_numbers_that_a_script_makes(device, way):
         assert_same(ours.kept, theirs.kept, f"kept by call {call}")
     if way != "gradient" and device.type == "cpu":  # autograd keeps the number itself
         assert g.report().replayed >= CALLS, g.explain()
+
+
+def _step_inside(wrap, net, weights, optimizer):
+    def step(x):
+        loss = net(x).square().mean() + 0.1 * sum([each.square().sum() for each in weights])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return wrap(step)
+
+
+def _gradients_asked_for(wrap, net, weights, optimizer):
+    def step(x):
+        found = torch.autograd.grad(net(x).square().mean(), weights)
+        for each, gradient in zip(weights, found, strict=True):
+            each.grad = gradient.clone()
+        optimizer.step()
+        return found[0]
+
+    return wrap(step)
+
+
+def _backward_outside(wrap, net, weights, optimizer):
+    forward = wrap(lambda x: net(x).square().mean())
+
+    def step(x):
+        loss = forward(x)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss.detach()
+
+    return step
+
+
+@pytest.mark.parametrize("step", [_step_inside, _gradients_asked_for, _backward_outside])
+@pytest.mark.parametrize("make", [torch.jit.script, lambda net: torch.jit.trace(net, torch.ones(2, 3))])
+def test_gradients_come_to_what_a_script_holds(device, make, step):
+    """What stands for a parameter in Python is not what a script reads: its module holds it in C++."""
+    if device.type != "cpu":
+        pytest.skip("device.type is not cpu")
+
+    def play(wrap):
+        torch.manual_seed(0)
+        net = make(nn.Sequential(Layer(), nn.ReLU(), nn.Linear(3, 2)))
+        weights = list(net.parameters())
+        optimizer = torch.optim.SGD(weights, 0.05, momentum=0.9)
+        act, seen = step(wrap, net, weights, optimizer), []
+        for n in range(26):
+            if n == 17:
+                with torch.no_grad():
+                    weights[0].mul_(2.0)
+            seen.append([act(torch.full((2, 3), n / 10.0)).tolist()])
+            seen[-1] += [(each.tolist(), each.grad.tolist()) for each in weights]
+        return seen
+
+    graphs = []
+    found = play(lambda function: graphs.append(rote.graph(function, keep=True)) or graphs[-1])
+    assert found == play(lambda function: function)
+    if step is not _backward_outside:  # there a script may keep what it needs for a backward
+        assert graphs[0].report().replayed >= 12, graphs[0].explain()

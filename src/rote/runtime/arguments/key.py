@@ -38,6 +38,7 @@ from .places import StatePlace, table_of
 from .values import ends_of, value_token
 
 TENSOR, PARAMETER, PLAIN, OPAQUE, FOREIGN = "tensor", "parameter", "plain", "opaque", "foreign"
+_FILLED = "leaf with a gradient"
 
 _SCALARS = (int, bool, str, bytes, type(None))
 _VALUES = (
@@ -316,7 +317,10 @@ def bind(
         places, held = openings.carried.look()
         given = (args, kwargs, held) if places else given
     spec = flatten(given, leaves, opened)
-    described = [describe(leaf) for leaf in leaves]
+    told = openings is not None and openings.gradients
+    described = [
+        (PARAMETER, (_FILLED, id(leaf))) if told and _is_filled(leaf) else describe(leaf) for leaf in leaves
+    ]
     kinds = tuple([kind for kind, _ in described])
     tensors = [place for place, kind in enumerate(kinds) if kind is TENSOR]
     shared = [leaves[place] for place in tensors]
@@ -340,7 +344,6 @@ def bind(
             for place, (kind, token) in enumerate(described)
         ]
     added = tuple([tuple(leaf.__dict__) for leaf in shared]) if not inputs else ()  # compilers mark theirs
-    told = openings is not None and openings.gradients
     gradients = tuple([place for place in tensors if has_gradient(leaves[place])]) if told else ()
     tokens = tuple([token for _, token in described])
     key = Key(spec, tokens, common, read_ambient(), added, gradients, borrowed, overlapping)
@@ -408,6 +411,17 @@ def describe(leaf: Any) -> tuple[str, Any]:
     if (token := value_token(leaf, _plain_token)) is not None:
         return PLAIN, token
     return OPAQUE, (kind if tells_itself(type(kind)) else object, id(leaf))
+
+
+def _is_filled(leaf: Any) -> bool:
+    """Whether a tensor is a leaf of autograd's with a gradient, which may stay one as a parameter does."""
+    return (
+        type(leaf) is torch.Tensor
+        and is_plain(leaf)
+        and leaf.requires_grad
+        and leaf.is_leaf
+        and leaf.grad is not None
+    )
 
 
 def is_known_by_identity(leaf: Any) -> bool:
@@ -772,8 +786,8 @@ def _show(token: Any) -> str:
     if isinstance(kind, torch.Size):
         shape, stride, dtype, device = token[:4]
         return f"{str(dtype).removeprefix('torch.')}{list(shape)} strides {list(stride)} on {device}"
-    if kind == "parameter":
-        return "a parameter"
+    if isinstance(kind, str):
+        return f"a {kind}"
     if kind is float:
         return repr(float_of(token[1]))
     if kind is complex:

@@ -258,12 +258,15 @@ class Settling:
             changing.fix_lines(numbers.strayed)
         if self._is_check or (numbers.strayed and self._recording is not None):
             if (
-                (difference is None and not numbers.strayed)
+                (difference is None and not numbers.strayed and not numbers.lacks_ends)
                 or self._recording is None
                 or self._recording.computation is None
             ):
                 return []
             changing.fix(self._recording.computation.places)
+            if difference is None and numbers.lacks_ends:
+                text = "the call reads a list at another distance from its end than the one before"
+                return [reason(rules.NOT_YET, text, self._site)]
             return [difference] if difference is not None else []
         noted = self._noted
         if noted.late or noted.unseen or (numbers.stopped is not None and self._shows_more):
@@ -272,6 +275,10 @@ class Settling:
             return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
         if blocked and (numbers.stopped is None or numbers.waits):
             return []
+        if numbers.longer:  # the next call follows how long they are, beside what they are read at
+            changing.add(numbers.longer)
+            text = "a list that grows was read at a number, which may be as far from its end in each call"
+            return [] if blocked else [reason(rules.NOT_YET, text, self._site)]
         numbers.settle_times()
         fixed = numbers.by_value()
         if numbers.stopped is None:

@@ -157,6 +157,7 @@ class FollowedCall:
         taken: Which of its reads at a position are at one that changes, with the way to them.
         before_draws: How many values it has read before it drew the last number.
         filled: The arrays outside that it has written, by the number of their place.
+        ended: Which of its reads of members keep their distance from the end of a list.
     """
 
     places: tuple[NumberSource, ...]
@@ -168,6 +169,7 @@ class FollowedCall:
     taken: frozenset[tuple[Path, int]]
     before_draws: int
     filled: Mapping[int, Any]
+    ended: frozenset[tuple[int, int, Site]]
 
 
 class Computation:
@@ -178,6 +180,7 @@ class Computation:
         cells: The numbers that a replay has to compute.
         taken: Which of the reads at a position are at one that changes.
         mappings: Those of which it is asked whether they have a key.
+        ended: Reads of members that keep their distance from the end: the list, how far it is, and the line.
         before_draws: How many values calls have read before the last of these.
         turn: How many calls have begun.
     """
@@ -188,6 +191,7 @@ class Computation:
         self.cells: dict[Expression, NumberCell] = {}
         self.taken: frozenset[tuple[Path, int]] = frozenset()
         self.mappings: frozenset[Expression] = frozenset()
+        self.ended: frozenset[tuple[int, int, Site]] = frozenset()
         self._found: list[tuple[int, NumberSource]] = []
         self._places_read: dict[int, int] = {}
         self._given: list[Any] = []
@@ -227,6 +231,7 @@ class Computation:
         self._given += [None] * (len(call.places) - len(self._given))
         self.cells.update(call.cells)
         self.taken |= call.taken
+        self.ended |= call.ended
         asked = [each for each in call.outcomes if isinstance(each, Applied) and each.function == HAS]
         self.mappings |= {each.operands[0] for each in asked}
         self.before_draws = max(self.before_draws, call.before_draws)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy
 from typing_extensions import override
 
-from ...base import Lines, identity
+from ...base import Lines, Site, identity
 from ..backends.protocol import NumberCell
 from ..objects import base_of, pointer_of
-from ..state import ATTRIBUTE, CELL, LAST, LENGTH, Address
+from ..state import ATTRIBUTE, CELL, LAST, LENGTH, Address, address_of
 from ..state import ITEM as STATE_ITEM
 from .arrays import (
     HANDED,
@@ -226,6 +226,10 @@ class TrackedNumbers:
         self._taken = 0  # reads at a position
         self._reads: list[NumberRead] = []
         self.taken: set[tuple[Path, int]] = set()  # reads at a position that changes, with the way to them
+        self._ended: set[tuple[int, int, Site]] = set()  # reads of members by how far they lie before the end
+        self._indexed: set[int] = set()  # lists that are read at such numbers, of which no length is
+        self.longer: list[Address] = []  # lengths of those that the call makes longer
+        self._index: Any = None  # by which the instruction reads a list that calls make longer
         self.strayed: dict[Lines, None] = {}  # of these, what has made those that are not understood
         self._next: tuple[NumberSource, Any] | None = None
         self.handed: list[Any] = []  # numbers that were given, and maybe to C, not to Python code
@@ -387,6 +391,45 @@ class TrackedNumbers:
         before, _ = self.lengths.pop(identity(container), (None, 0))
         if self.expression(before) is not None:
             self.ask("<=", least, before)
+
+    def may_keep_distance(self, container: Any, index: int) -> bool:
+        """Whether a list may be read at a number that is as far from its end in each call."""
+        if not self.follows:
+            return bool(self._computation.ended)
+        if self.expression(index) is None:
+            return False
+        if address_of(LENGTH, container, None) in self.wanted:
+            return True
+        self._indexed.add(identity(container))
+        return False
+
+    def knows_distance(self, read: tuple[int, int, Site]) -> bool:
+        """Whether a member is read so, as far as calls that were followed tell."""
+        return self.follows or read in self._computation.ended
+
+    def keep_distance(
+        self, read: tuple[int, int, Site], place: NumberSource, length: int, index: int
+    ) -> None:
+        """A member is read so: how far it lies from the end is a condition."""
+        self._ended.add(read)
+        if self.follows:
+            self._index = index
+            self.ask("SUBTRACT", index, self.take(place, length))
+
+    def takes_index(self, index: Any) -> bool:
+        """Whether that is all that is asked of the number at which the instruction reads."""
+        taken, self._index = self._index is index and index is not None, None
+        return taken
+
+    def lengthen(self, container: Any) -> None:
+        """The call makes a container longer, which it may have read at such a number."""
+        if identity(container) in self._indexed:
+            self.longer.append(address_of(LENGTH, container, None))
+
+    @property
+    def lacks_ends(self) -> bool:
+        """Whether the call reads otherwise than at the distances from an end that calls have had."""
+        return not self.follows and not self._computation.ended <= self._ended
 
     def leaves_last(self, address: Address, value: Any) -> None:
         """A member before the end of a list is read, where the next call finds another one."""
@@ -1203,6 +1246,7 @@ class TrackedNumbers:
                 frozenset(self.taken),
                 self._before_draws,
                 {self._kept[which][1]: array for which, array in self.filled.items()},
+                frozenset(self._ended),
             )
         )
         return self._computation

@@ -13,8 +13,10 @@ from torch.autograd.graph import increment_version
 
 from ...base import Site
 from ..arguments import is_borrowed
+from ..objects import TensorMark
 from ..program import Counted, Slots, are_alone, memory_of_arrays, memory_of_host
 from ..pytorch import plain_functions
+from ..state import SCRIPTED, Reads
 
 Handles = dict[int, weakref.ref[torch.Tensor]]
 """Tensors by the handle of their storage, not kept alive."""
@@ -93,6 +95,7 @@ class Accesses:
         written_arrays: Tensors on such arrays that a recorded call writes, by address.
         sites: The lines that write arguments and tensors made outside, by origin and number.
         rebound: Those of ``writes`` that get other memory in a plain call, by identity.
+        in_scripts: Tensors that modules of TorchScript hold in C++, by identity.
         generators: Random generators from outside that are drawn from, by address.
         asked: What Python asks of tensors made outside that no operation reads.
     """
@@ -114,6 +117,7 @@ class Accesses:
     rebound: dict[int, weakref.ref[torch.Tensor]] = field(
         default_factory=dict[int, weakref.ref[torch.Tensor]]
     )
+    in_scripts: set[int] = field(default_factory=set[int])
     asked: Asked = field(default_factory=Asked)
     _counted: dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]] = field(
         default_factory=dict[Counted, tuple[int, list[weakref.ref[torch.Tensor]]]]
@@ -151,9 +155,15 @@ class Accesses:
         """The living tensors whose memory nobody else may hold."""
         return [tensor for ref in self.rebound.values() if (tensor := ref()) is not None]
 
+    def note_scripts(self, reads: Reads) -> None:
+        """A call runs code of TorchScript, which finds in C++ what it reads, whatever Python has there."""
+        found = [each.value for each in reads if each.kind == SCRIPTED]
+        self.in_scripts.update([each.identity for each in found if isinstance(each, TensorMark)])
+
     def can_be_aliased(self) -> list[torch.Tensor]:
         """The living tensors made outside whose memory others may hold, as aliases do."""
-        return [tensor for tensor in self.alive().values() if id(tensor) not in self.rebound]
+        left = self.rebound.keys() | self.in_scripts
+        return [tensor for tensor in self.alive().values() if id(tensor) not in left]
 
     def are_alone(self) -> bool:
         """Whether nobody does."""

@@ -294,6 +294,8 @@ class Recording:
         self.prints = self.prints or bool(noted.output)
         self.tells_tensors = self.tells_tensors or noted.tells_tensors
         self.exceeds_operations = self.exceeds_operations or bool(noted.scripts) or noted.gathers
+        if noted.scripts:
+            self.accesses.note_scripts(noted.reads)
 
     def track(self, *, keeps_graph: bool) -> None:
         """Before a recording: whether a way through it may have results that require grad."""

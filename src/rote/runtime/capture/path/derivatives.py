@@ -20,6 +20,7 @@ import torch
 from ...autograd import SavedNumber
 from ...numbers import Computed, Fixed, TrackedNumbers
 from ...pytorch import node_at_work
+from .handed import is_laid_out_plainly
 
 Place = tuple[str, int]
 """An operation and the number of an operand."""
@@ -33,12 +34,14 @@ class Formula:
         takes: Which number of the forward operation an operand is.
         apart: Numbers with a value for which the formula has other operations.
         below: Operands that are a number less one; both are floats.
+        back: Operands that are a list of a number with the other sign.
     """
 
     takes: Mapping[Place, str] = field(default_factory=dict[Place, str])
     unused: frozenset[str] = frozenset()
     apart: Mapping[str, int] = field(default_factory=dict[str, int])
     below: frozenset[Place] = frozenset()
+    back: frozenset[Place] = frozenset()
 
     def covers(self, name: str) -> bool:
         """Whether it says what becomes of a number."""
@@ -75,6 +78,13 @@ FORMULAS: Mapping[str, Formula] = {
     "ThresholdBackward0": Formula({("threshold_backward", 2): "threshold"}, frozenset({"value"})),
     "FmodBackward0": Formula(unused=frozenset({"other"})),
     "RemainderBackward0": Formula(unused=frozenset({"other"})),
+    "NanToNumBackward0": Formula(unused=frozenset({"nan", "posinf", "neginf"})),
+    "IndexFillBackward0": Formula(unused=frozenset({"value"})),
+    "HardshrinkBackward0": Formula({("hardshrink_backward", 2): "lambd"}),
+    "SoftshrinkBackward0": Formula({("softshrink_backward", 2): "lambd"}),
+    "TrilBackward0": Formula({("tril", 1): "diagonal"}),
+    "TriuBackward0": Formula({("triu", 1): "diagonal"}),
+    "RollBackward0": Formula({("roll", 1): "shifts"}, back=frozenset({("roll", 1)})),
 }
 """By the names of nodes."""
 _OF_TENSORS = frozenset({"MulBackward0", "DivBackward0"})
@@ -150,12 +160,20 @@ class NumbersOfNodes:
             if which is None or formula.takes[which] not in given:
                 continue
             number = given[formula.takes[which]]
-            computed = self._computed(number, operand, less=which in formula.below)
+            if which in formula.back:
+                computed = self._turned(number, operand) if is_laid_out_plainly(args[0]) else None
+            else:
+                computed = self._computed(number, operand, less=which in formula.below)
             if computed is None:
-                self._numbers.pin(number)
+                self._numbers.pin_inside(number)
             else:
                 found[place] = computed
         return tuple(found), kwargs
+
+    def _turned(self, number: Any, operand: Any) -> list[Any] | None:
+        """A number of a forward as the one in a list that has the other sign."""
+        turned = type(number) is int and type(operand) is list and operand == [-number]
+        return [self._numbers.linear([(number, -1)], 0)] if turned else None
 
     def _computed(self, number: Any, operand: Any, *, less: bool) -> Computed | None:
         """A number of a forward as an operand, if it is that, or the float that C makes of it."""

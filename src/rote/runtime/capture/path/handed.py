@@ -90,7 +90,7 @@ class HandedNumbers:
             )
             if not 0 <= place < len(names):
                 continue
-            whole = names[place] in _WHOLE.get(self._name, ()) and _is_laid_out_plainly(args[0])
+            whole = names[place] in _WHOLE.get(self._name, ()) and is_laid_out_plainly(args[0])
             if not whole and str(schema.arguments[place].type) not in _TAKEN:
                 continue
             at: Any = found if place < len(found) else named
@@ -137,7 +137,7 @@ class HandedNumbers:
         return None if any([each is None for each in found]) else found
 
 
-def _is_laid_out_plainly(operand: Any) -> bool:
+def is_laid_out_plainly(operand: Any) -> bool:
     """Whether what is put together of any parts of an operand has the strides of a new tensor."""
     if not isinstance(operand, torch.Tensor):
         return True

@@ -326,7 +326,10 @@ def member(trace: Trace, value: Any, key: Any) -> None:
     if issubclass(type(value), dict):
         trace.outside.read_member(value, key)
         return
-    if type(key) is int and key < 0 and trace.outside.read_last(value, -key):
+    outside = trace.outside
+    if type(key) is int and (
+        outside.read_last(value, -key) if key < 0 else outside.read_from_end(value, key)
+    ):
         return
     if type(key) in (str, int):
         trace.outside.members.add((identity(value), key))

@@ -533,7 +533,7 @@ def _item(trace: Trace, numbers: TrackedNumbers, owner: Any, key: Any) -> None:
         numbers.compute_next(FROM_TABLE, (owner.copy() if type(owner) is not tuple else owner, key))
     elif is_instance(key, _TENSORS) and type(owner) in _JOINED and _is_table(trace, numbers, owner):
         numbers.look_up_next(tuple(owner))  # C asks the tensor for its number
-    else:
+    elif not numbers.takes_index(key):
         numbers.pin_inside(key)
         if type(owner) is numpy.ndarray and is_view(owner, key):
             numbers.show(owner)

@@ -311,6 +311,8 @@ class Bindings:
         )
         if where in self._slots.changed or not as_added or not count:
             return
+        if (numbers := self._followed.numbers) is not None:
+            numbers.lengthen(found)
         if where in self._slots.looked and not self._is_check:
             return
         target = Target(APPENDED, found, count, self._outside.name(found))

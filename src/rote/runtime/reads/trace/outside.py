@@ -23,9 +23,9 @@ import numpy
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from ....base import identity, is_own
+from ....base import identity, is_own, user_site
 from ...arguments import StatePlace, Target, place_of, table_of
-from ...numbers import GLOBAL_GENERATORS, can_be_copied
+from ...numbers import GLOBAL_GENERATORS, NumberSource, can_be_copied
 from ...objects import (
     ARRAY_BYTES,
     Content,
@@ -581,6 +581,29 @@ class Outside(dict[int, Any]):
             self._numbers.ask_length(container, back)
             self._numbers.leaves_last(address_of(LAST, container, back), value)
         self.read(LAST, container, back, value, f"[-{back}]")
+        return True
+
+    def read_from_end(self, container: Any, index: int) -> bool:
+        """Note a read of a member at a number that changes as the length does, if such are followed."""
+        numbers, where, slots, length = (
+            self._numbers,
+            identity(container),
+            self.slots,
+            members.length(container),
+        )
+        if numbers is None or not _ends_at_last(container) or not 0 <= index < length:
+            return False
+        if (
+            where in slots.changed
+            or where in slots.growing
+            or not numbers.may_keep_distance(container, index)
+        ):
+            return False
+        read = where, length - index, user_site()
+        if not numbers.knows_distance(read) or not self.read_last(container, length - index):
+            return False
+        place = NumberSource(LENGTH, container, None, self.name(container, ""))
+        numbers.keep_distance(read, place, length, index)
         return True
 
     def look_at_key(self, container: Any) -> None:
