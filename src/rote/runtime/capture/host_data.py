@@ -20,7 +20,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodWrapperType,
+    WrapperDescriptorType,
+)
 from typing import Any, NamedTuple, cast
 
 import numpy
@@ -160,6 +166,8 @@ def _method_behind(func: Any) -> Any:
     PyTorch names a method to a mode by what the class has under its name. Without a mode, a method in C that
     such a function calls is that method, and not the function once more.
     """
+    if type(func) is MethodWrapperType:
+        return func  # of a property in C, made anew each time: a class has no such object
     if type(func) is FunctionType and str(func.__globals__.get("__name__")).partition(".")[0] == "torch":
         return func
     names = [name for name, value in vars(_Tensor).items() if value is func]

@@ -77,6 +77,7 @@ class Around:
     """What is called besides notes.
 
     Attributes:
+        names: The instructions around which anything is called.
         before: By the name of an instruction and that of its code, what is told the topmost value before it.
         instead: By the name of an instruction, what is given the topmost value before it, and gives another.
         behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
@@ -85,6 +86,7 @@ class Around:
         changed: Types of values in whose place another may stand behind an instruction, or before it.
     """
 
+    names: frozenset[str] = frozenset()
     before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None
     instead: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
     behind: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
@@ -148,11 +150,9 @@ class _Writer:
             text = self._gather(each) if name == "CALL_FUNCTION_EX" else b""
             if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
                 text += self._note(each, noted, held)
-            told = self._around.before(name, code_name)
-            if told is not None:
-                self.stack.most_copied = max(self.stack.most_copied, 1)
-                text += self._callable(told) + write(_COPY, 3) + _call(1) + _POP
-            text += self._exchange(self._around.instead(name))
+            surrounded = name in self._around.names
+            if surrounded:
+                text += self._ahead(name, code_name)
             for one in held:
                 if one.name == "KW_NAMES":  # its own line may be another than that of the call
                     made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
@@ -163,12 +163,20 @@ class _Writer:
                 stack.pass_instruction(one)
             held.clear()
             own = _replaced(each)
-            if each.target < 0:
+            if surrounded:
                 own += self._left(each)
             made.append(tuple.__new__(Piece, (text, each.opcode, own, each.target, each.unit)))
             stack.pass_instruction(each)
             before = name
         return made
+
+    def _ahead(self, name: str, code_name: str) -> bytes:
+        """What is told the topmost value before an instruction, or leaves another in its place."""
+        told, text = self._around.before(name, code_name), b""
+        if told is not None:
+            self.stack.most_copied = max(self.stack.most_copied, 1)
+            text = self._callable(told) + write(_COPY, 3) + _call(1) + _POP
+        return text + self._exchange(self._around.instead(name))
 
     def _left(self, each: Instruction) -> bytes:
         """What takes the value that an instruction has left, and leaves another in its place."""

@@ -293,6 +293,12 @@ _TOLD_BEFORE = frozenset({
 })  # fmt: skip
 """Instructions of which the note says what they compute."""
 
+_SURROUNDED = frozenset({
+    "YIELD_VALUE", "RETURN_VALUE", "UNPACK_SEQUENCE", "UNPACK_EX", "CALL", "CALL_KW", "CALL_FUNCTION_EX",
+    "GET_ITER", "BINARY_OP", "COMPARE_OP", *_TOLD_BEFORE, *UNARY,
+})  # fmt: skip
+"""Instructions of whose operands or results more is to be known than their notes are told."""
+
 _RUNTIME = str(Path(__file__).parents[2])
 """Where code lies that stands around a traced call, and looks at no object of the user's for a number."""
 
@@ -308,7 +314,7 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._instead, self._behind, changed=_GIVEN)
+        self.around = Around(_SURROUNDED, self._before, self._instead, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
