@@ -135,7 +135,7 @@ class _Writer:
         made: list[Piece] = []
         stack = self.stack
         held: list[Instruction] = []  # what says something of the call behind it
-        before, code_name = "", self._code.co_name
+        before = ""
         for number, each in enumerate(given):
             name = each.name
             stack.come_to(number)
@@ -151,8 +151,12 @@ class _Writer:
             if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
                 text += self._note(each, noted, held)
             surrounded = name in self._around.names
+            told = self._around.before(name, self._code.co_name) if surrounded else None
+            if told is not None:
+                stack.most_copied = max(stack.most_copied, 1)
+                text += self._callable(told) + write(_COPY, 3) + _call(1) + _POP
             if surrounded:
-                text += self._ahead(name, code_name)
+                text += self._exchange(self._around.instead(name))
             for one in held:
                 if one.name == "KW_NAMES":  # its own line may be another than that of the call
                     made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
@@ -170,21 +174,9 @@ class _Writer:
             before = name
         return made
 
-    def _ahead(self, name: str, code_name: str) -> bytes:
-        """What is told the topmost value before an instruction, or leaves another in its place."""
-        told, text = self._around.before(name, code_name), b""
-        if told is not None:
-            self.stack.most_copied = max(self.stack.most_copied, 1)
-            text = self._callable(told) + write(_COPY, 3) + _call(1) + _POP
-        return text + self._exchange(self._around.instead(name))
-
     def _left(self, each: Instruction) -> bytes:
         """What takes the value that an instruction has left, and leaves another in its place."""
         name, argument = each.name, each.argument
-        if (argument & 1 and name in _MAY_PUSH_SLOT) or (
-            name == "LOAD_DEREF" and argument < self._first_free
-        ):
-            return b""  # what is called next, or was put there by this frame: nothing is noted of it
         if name == "BINARY_OP":
             name = f"{name} {BINARY[argument]}"
         elif name == "COMPARE_OP":
