@@ -166,9 +166,7 @@ class _Writer:
                     text = b""
                 stack.pass_instruction(one)
             held.clear()
-            own = _replaced(each)
-            if surrounded:
-                own += self._left(each)
+            own = _replaced(each) + (self._left(each) if surrounded else b"")
             made.append(tuple.__new__(Piece, (text, each.opcode, own, each.target, each.unit)))
             stack.pass_instruction(each)
             before = name
