@@ -185,3 +185,55 @@ def test_a_view_of_state_that_a_call_puts_elsewhere_is_the_one_it_returns(device
             one, other = step(plain, x), g(x)
             assert_same(other, one)
             assert other[0] is graphed.h and other[1] is graphed.g
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+
+def an_object():
+    return SimpleNamespace(value=None)
+
+
+def a_slot():
+    return Slotted()
+
+
+def a_class():
+    return type("Owner", (), {"value": None})
+
+
+STORED = {
+    "what lies there": (lambda x: True, 1),
+    "an equal text that is another one": (lambda x: "".join(["a", str(x.dim())]), 2),
+    "another number for a while": (lambda x: 5, 2),
+    "an argument": (lambda x: x, 2),
+    "a tensor of its own": (lambda x: x + 1, 2),
+}
+
+
+@pytest.mark.parametrize("owner", [an_object, a_slot, a_class])
+@pytest.mark.parametrize("stored", STORED)
+def test_a_value_that_is_stored_again(device, noted, owner, stored):
+    """Only what lies there already, and is plain, may be stored by a recorded call of which nothing is noted."""
+    value_of, least = STORED[stored]
+    for_a_while = stored == "another number for a while"
+
+    def stores(held, x):
+        held.value = value_of(x)
+        if for_a_while:
+            held.value = True
+        return x * 2
+
+    states, x = (owner(), owner()), torch.ones(3, device=device)
+    for state in states:
+        state.value = True if for_a_while else value_of(x)
+    g = rote.graph(partial(stores, states[0]))
+    for call in range(10):
+        assert_same(g(x), stores(states[1], x))
+        assert_same(states[0].value, states[1].value)
+        assert (states[0].value is x) is (states[1].value is x)
+        if call == 3:
+            assert len(noted) == 1 if least == 1 else len(noted) >= least
+        if call in (3, 6):  # what lies there is something else now
+            states[0].value = states[1].value = False

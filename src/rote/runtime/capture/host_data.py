@@ -148,6 +148,7 @@ _TO_PYTHON = frozenset({_Tensor.tolist, _Tensor.__repr__, _Tensor.__format__})
 _SPECIAL = _BUILDERS | _ENGINE | _ASKED | _ESCAPES | COMPOSITES | _TO_PYTHON | {_REBINDS}
 _NOTED = _SPECIAL | _LOOKS | _TOUCHES
 _IN_C = (BuiltinFunctionType, MethodDescriptorType, WrapperDescriptorType)
+_OF_PROPERTY = type(_Tensor.shape.__get__)
 _PLAIN = frozenset({
     torch.Tensor, torch.nn.Parameter, torch.Size, torch.dtype, torch.device,
     int, float, bool, str, type(None),
@@ -160,6 +161,8 @@ def _method_behind(func: Any) -> Any:
     PyTorch names a method to a mode by what the class has under its name. Without a mode, a method in C that
     such a function calls is that method, and not the function once more.
     """
+    if type(func) is _OF_PROPERTY:
+        return func  # it is made anew each time, so no class has it
     if type(func) is FunctionType and str(func.__globals__.get("__name__")).partition(".")[0] == "torch":
         return func
     names = [name for name, value in vars(_Tensor).items() if value is func]

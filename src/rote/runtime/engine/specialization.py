@@ -565,7 +565,7 @@ class Specialization:
             meet=watch.teller(),
             generators=recording.accesses.generators.values() if recording is not None else (),
             binds=recording.binds if recording is not None and plan.capture is not None else (),
-            known=noted if noted is not None and not noted.writes else None,
+            known=noted if noted is not None and not noted.turns else None,
             operations_alone=plan.capture is not None
             and recording is not None
             and not isinstance(self.function, GradientWalk)

@@ -15,7 +15,7 @@ from ..numbers import TrackedNumbers
 from ..objects import is_bound_method
 from ..pytorch import NO_RUN, CallRun, untraced
 from ..state import our_profiler, set_profile
-from .bytecode import Answering, Around, Swaps, Tracking
+from .bytecode import Answering, Around, Swaps
 from .handlers import HANDLERS, NOTE_NAMES, PLAIN_OR_TENSOR, Notes, TrackingNotes, called, follow_function
 from .table import Rows
 from .trace import Aside, Noted, Trace
@@ -44,7 +44,7 @@ class Watch:
         self.answering = Answering()
         self._notes = Notes()
         tracking = TrackingNotes(self._notes, NOTE_NAMES)
-        self._swaps = Swaps(self._notes, Tracking(tracking, tracking.around), Around(plain=PLAIN_OR_TENSOR))
+        self._swaps = Swaps(self._notes, tracking, Around(plain=PLAIN_OR_TENSOR))
         self._rows = Rows(HANDLERS, called)
         self._answers = weakref.WeakValueDictionary[Any, Any]()  # what guards ask of compiled code
 

@@ -3,4 +3,4 @@
 from .entries import CALLS, GIVES_ITEM, HANDS_ON, ITERATES, LOOKS, OPERATES, entry_of, spreads
 from .instrument import Around
 from .prologue import MODULE_CALL, Answering
-from .swaps import Swaps, Tracking, copied
+from .swaps import Swaps, copied

@@ -77,6 +77,7 @@ class Around:
     """What is called besides notes.
 
     Attributes:
+        names: The instructions around which anything is called.
         before: By the name of an instruction and that of its code, what is told the topmost value before it.
         instead: By the name of an instruction, what is given the topmost value before it, and gives another.
         behind: By the name of an instruction, with its operator if it has one (``COMPARE_OP <``), what is
@@ -85,6 +86,7 @@ class Around:
         changed: Types of values in whose place another may stand behind an instruction, or before it.
     """
 
+    names: frozenset[str] = frozenset()
     before: Callable[[str, str], Callable[[Any], Any] | None] = lambda name, code: None
     instead: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
     behind: Callable[[str], Callable[[Any], Any] | None] = lambda name: None
@@ -133,7 +135,7 @@ class _Writer:
         made: list[Piece] = []
         stack = self.stack
         held: list[Instruction] = []  # what says something of the call behind it
-        before, code_name = "", self._code.co_name
+        before = ""
         for number, each in enumerate(given):
             name = each.name
             stack.come_to(number)
@@ -148,11 +150,13 @@ class _Writer:
             text = self._gather(each) if name == "CALL_FUNCTION_EX" else b""
             if noted is not None and not (noted.note == "truth" and before in _BOOLEAN):
                 text += self._note(each, noted, held)
-            told = self._around.before(name, code_name)
+            surrounded = name in self._around.names
+            told = self._around.before(name, self._code.co_name) if surrounded else None
             if told is not None:
-                self.stack.most_copied = max(self.stack.most_copied, 1)
+                stack.most_copied = max(stack.most_copied, 1)
                 text += self._callable(told) + write(_COPY, 3) + _call(1) + _POP
-            text += self._exchange(self._around.instead(name))
+            if surrounded:
+                text += self._exchange(self._around.instead(name))
             for one in held:
                 if one.name == "KW_NAMES":  # its own line may be another than that of the call
                     made.append(Piece(b"", _NOP, write(_NOP) * (len(one.text) // 2), -1, one.unit))
@@ -162,9 +166,7 @@ class _Writer:
                     text = b""
                 stack.pass_instruction(one)
             held.clear()
-            own = _replaced(each)
-            if each.target < 0:
-                own += self._left(each)
+            own = _replaced(each) + (self._left(each) if surrounded else b"")
             made.append(tuple.__new__(Piece, (text, each.opcode, own, each.target, each.unit)))
             stack.pass_instruction(each)
             before = name
@@ -173,10 +175,6 @@ class _Writer:
     def _left(self, each: Instruction) -> bytes:
         """What takes the value that an instruction has left, and leaves another in its place."""
         name, argument = each.name, each.argument
-        if (argument & 1 and name in _MAY_PUSH_SLOT) or (
-            name == "LOAD_DEREF" and argument < self._first_free
-        ):
-            return b""  # what is called next, or was put there by this frame: nothing is noted of it
         if name == "BINARY_OP":
             name = f"{name} {BINARY[argument]}"
         elif name == "COMPARE_OP":

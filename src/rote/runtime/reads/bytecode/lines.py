@@ -33,11 +33,13 @@ def moved_lines(table: bytes, places: Sequence[int]) -> bytes:
         form, at = table[begin] & _FORM, min(at + (table[begin] & 7) + 1, most)
         units, now = places[at] - now, places[at]
         said = table[begin + 1 : end]
-        while units > _MOST:
+        if units > _MOST:
             made.append(_BEGINS | form | _MOST - 1)
             made += said
-            units -= _MOST
             form, said = _again(form, said)
+            more, units = divmod(units - 1, _MOST)
+            made += (bytes((_BEGINS | form | _MOST - 1,)) + said) * (more - 1)
+            units += 1
         if units > 0:
             made.append(_BEGINS | form | units - 1)
             made += said

@@ -21,7 +21,6 @@ import threading
 import weakref
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
@@ -43,25 +42,13 @@ class Replaced(NamedTuple):
     instrumented: CodeType
 
 
-@dataclass(frozen=True)
-class Tracking:
-    """How code is instrumented that is to tell what becomes of numbers as well.
-
-    Attributes:
-        around: What else is called.
-    """
-
-    notes: Any
-    around: Around
-
-
 class Swaps:
     """Which functions run instrumented code, and all code that was ever instrumented."""
 
-    def __init__(self, notes: Any, tracking: Tracking | None = None, around: Around = NOTES_ALONE) -> None:
+    def __init__(self, notes: Any, tracking: Any = None, around: Around = NOTES_ALONE) -> None:
         self._notes = notes
         self._around = around
-        self._tracking = tracking
+        self._tracking = tracking  # notes that tell what becomes of numbers as well, with their ``around``
         self._lock = threading.RLock()
         # by the identity of the code, and whether it tells what becomes of numbers
         self._made: dict[tuple[int, bool], tuple[CodeType, CodeType | None, str]] = {}
@@ -250,7 +237,7 @@ class Swaps:
         tracking = self._tracking if tracks else None
         if tracking is None:
             return instrument(code, self._notes, self._around)
-        made = instrument(code, tracking.notes, tracking.around)
+        made = instrument(code, tracking, tracking.around)
         self._tracks.add(identity(made))
         return made
 

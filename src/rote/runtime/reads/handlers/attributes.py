@@ -630,7 +630,7 @@ def plain_store(trace: Trace, name: str, value: Any, new: Any = None, *, deletes
     """Note that an attribute is set or deleted as by ``object.__setattr__``."""
     trace.outside.stray(value)
     shares = name == "__dict__" and trace.outside.has(new) and not trace.outside.has(value)
-    _write(trace, name, value)
+    _write(trace, name, value, _MISSING if deletes else new)
     if deletes:
         of_class = issubclass(type(value), type)
         table = trace.classes.namespace(value) if of_class else lookup.attributes_of(value)
@@ -639,7 +639,7 @@ def plain_store(trace: Trace, name: str, value: Any, new: Any = None, *, deletes
         trace.outside.find(value, None, said_name(type(value)))
 
 
-def _write(trace: Trace, name: str, value: Any) -> None:
+def _write(trace: Trace, name: str, value: Any, new: Any) -> None:
     found = trace.classes.read(type(value), name)
     if found is not _MISSING and _is_data(trace, found, stored=True):
         if issubclass(type(found), property):
@@ -650,10 +650,10 @@ def _write(trace: Trace, name: str, value: Any) -> None:
             trace.callables.run(trace.classes.read(type(found), "__set__"))
             trace.callables.run(trace.classes.read(type(found), "__delete__"))
         elif trace.kinds[type(value)] != TENSOR:
-            trace.writes.write(ATTRIBUTE, value, name, value)
+            trace.writes.write(ATTRIBUTE, value, name, value, new)
         return
     if issubclass(type(value), type):
-        trace.writes.write(ITEM, trace.classes.namespace(value), name, value)
+        trace.writes.write(ITEM, trace.classes.namespace(value), name, value, new)
         return
     table = lookup.attributes_of(value)
     if table is not None:
@@ -661,4 +661,4 @@ def _write(trace: Trace, name: str, value: Any) -> None:
             trace.outside.find_tags(table, value)
         elif trace.outside.has(value):
             table_of(trace, value, table)  # a replay writes into this very dict
-        trace.writes.write(ITEM, table, name, value)
+        trace.writes.write(ITEM, table, name, value, new)

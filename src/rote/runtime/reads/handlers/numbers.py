@@ -293,6 +293,11 @@ _TOLD_BEFORE = frozenset({
 })  # fmt: skip
 """Instructions of which the note says what they compute."""
 
+_UNPACKS, _GIVE = ("UNPACK_SEQUENCE", "UNPACK_EX"), ("CALL", "CALL_KW", "CALL_FUNCTION_EX")
+_LEAVE = ("YIELD_VALUE", "RETURN_VALUE", "GET_ITER", "BINARY_OP", "COMPARE_OP")
+_SURROUNDED = _TOLD_BEFORE.union(_UNPACKS, _GIVE, _LEAVE, UNARY)
+"""Instructions of whose operands or results more is to be known than their notes are told."""
+
 _RUNTIME = str(Path(__file__).parents[2])
 """Where code lies that stands around a traced call, and looks at no object of the user's for a number."""
 
@@ -308,7 +313,8 @@ class TrackingNotes:
         for name in names:
             told = _HANDLERS.get(name, _looked_at), getattr(notes, name)
             setattr(self, name, notes.write("*given", self._told, told))
-        self.around = Around(self._before, self._instead, self._behind, changed=_GIVEN)
+        unpacks = dict.fromkeys(_UNPACKS, self._iterates).get
+        self.around = Around(_SURROUNDED, self._before, unpacks, self._behind, changed=_GIVEN)
 
     def _numbers(self) -> TrackedNumbers | None:
         trace = self._trace()
@@ -401,14 +407,10 @@ class TrackingNotes:
         if numbers is not None and type(value) in _LOOKED_INTO:
             numbers.pin_inside(value)
 
-    def _instead(self, name: str) -> Callable[[Any], Any] | None:
-        """What takes a value that is about to be taken apart."""
-        return self._iterates if name in ("UNPACK_SEQUENCE", "UNPACK_EX") else None
-
     def _behind(self, name: str) -> Callable[[Any], Any] | None:
         """What takes the value that an instruction leaves."""
         kind, _, operator = name.partition(" ")
-        if kind in ("CALL", "CALL_KW", "CALL_FUNCTION_EX"):
+        if kind in _GIVE:
             return self._given
         if kind == "GET_ITER":
             return self._iterates

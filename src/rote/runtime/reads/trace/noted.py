@@ -80,6 +80,6 @@ class Noted:
     tells_tensors: bool = False  # it asked whether an argument is another tensor
     buckets: frozenset[int] = frozenset()  # storages of the reducers in it, by their handles
     gathers: bool = False  # it gives memory to storages from outside, or runs forwards of FSDP's
-    writes: bool = False  # it writes slots outside, perhaps only for a while
+    turns: bool = False  # slots outside come to hold something else, perhaps only for a while
     # functions with a cache that it asks by tensors of its own, and these: nobody else can ask by them
     cached: tuple[tuple[Any, tuple[ref[torch.Tensor], ...]], ...] = ()

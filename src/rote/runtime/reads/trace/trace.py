@@ -407,7 +407,7 @@ class Trace:
             self.callables.has_switched or self._makes, running.trusts or bool(scripts),
             outside.tells_tensors, frozenset(self.reducers.buckets),
             outside.emptied.any() or outside.forwards.any(),
-            bool(slots.written or slots.changed or slots.growing or slots.reordered),
+            self.writes.turns or bool(slots.changed or slots.growing or slots.reordered),
             tuple(self._cached),
         )  # fmt: skip
         for each in (outside, slots, self.classes, self.writes):

@@ -20,9 +20,9 @@ from ...objects import can_tell, end_of, members, said_module, seen_dying, sink_
 from ...state import ITEM, MISSING
 from .callables import Callables
 from .classes import Classes
-from .kinds import is_compilers, is_readable
+from .kinds import PLAIN_TYPES, is_compilers, is_readable
 from .outside import Outside
-from .written import Growing, Reordered, Told, WrittenSlot, contents, target_of
+from .written import Growing, Reordered, Told, WrittenSlot, contents, lies_in, target_of
 
 OF_CLASS = frozenset({"__class__", "__dict__", "__code__"})
 """Attributes that give an object another class, other attributes or other code."""
@@ -33,11 +33,13 @@ class OutsideWrites:
 
     Attributes:
         told: Functions whose reads one note has told, with what they were given.
+        turns: Some slot comes to hold something else, if only for a while.
     """
 
     def __init__(self, outside: Outside, classes: Classes, callables: Callables, *, keeps: bool) -> None:
         # If the call may be attempted once more: what lay where it has written, also if only for a while.
         self._before = SlotsBefore(()) if keeps else None
+        self.turns = False
         self.told: set[tuple[Any, ...]] = set()
         self._members: dict[tuple[str, ...], set[int]] = {}
         self._told_of: set[int] = set()
@@ -47,8 +49,8 @@ class OutsideWrites:
         self._classes = classes
         self._callables = callables
 
-    def write(self, kind: str, container: Any, key: Any, owner: Any) -> None:
-        """A slot is about to be written."""
+    def write(self, kind: str, container: Any, key: Any, owner: Any, new: Any = MISSING) -> None:
+        """A slot is about to be written; a plain value that lies there already turns nothing."""
         if issubclass(type(owner), type) or (type(key) is str and key in OF_CLASS):
             self._classes.forget()
             self._callables.forget()
@@ -62,7 +64,8 @@ class OutsideWrites:
         outside.pin(container)
         outside.look_at_key(container)
         self._forget_told(container)
-        address = (kind, identity(container), key)
+        address, found = (kind, identity(container), key), lies_in(kind, container, key)
+        self.turns = self.turns or type(new) not in PLAIN_TYPES or found is not new
         if address in slots.written or slots.has_changed(kind, identity(container)):
             return
         if type(key) is str and outside.is_no_condition(container, key, owner):
@@ -70,11 +73,10 @@ class OutsideWrites:
         read = outside.reads.get(address)  # as it was then: what lies there may have been filled since
         slot = WrittenSlot(kind, container, key, None, identity(owner), self._running.site())
         outside.hold(container)
-        if self._lets_die([slot.now()], outside.name(owner, slot.suffix)):
+        if self._lets_die([found], outside.name(owner, slot.suffix)):
             slots.written[address] = slot._replace(was=MISSING)
             slots.dying.add(address)
             return
-        found = slot.now()
         was = read.value if read is not None else outside.form(found)
         if kind == ITEM and issubclass(type(container), dict):
             slots.stored.setdefault(identity(container), {})[key] = was is not MISSING

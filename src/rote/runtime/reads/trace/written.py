@@ -71,10 +71,15 @@ class WrittenSlot(NamedTuple):
 
     def now(self) -> Any:
         """What lies in it; UNSET or MISSING if nothing does."""
-        try:
-            return read_from(self.kind, self.container, self.key)
-        except (KeyError, IndexError, ValueError, AttributeError):
-            return UNSET if self.kind == ATTRIBUTE else MISSING
+        return lies_in(self.kind, self.container, self.key)
+
+
+def lies_in(kind: str, container: Any, key: Any) -> Any:
+    """What lies in a slot; UNSET or MISSING if nothing does."""
+    try:
+        return read_from(kind, container, key)
+    except (KeyError, IndexError, ValueError, AttributeError):
+        return UNSET if kind == ATTRIBUTE else MISSING
 
 
 class SlotChange(NamedTuple):
