@@ -328,3 +328,68 @@ def test_what_is_written_on_a_result_is_there_after_each_call(device):
 
     assert list(observe(rote.graph(call))) == list(observe(call))
     assert list(observe(rote.graph(call), kept)) == list(observe(call, kept))
+
+
+ASKED = [
+    *("__len__", "const_data_ptr", "data_ptr", "dim", "dim_order", "dtype", "element_size", "is_complex"),
+    *("is_conj", "is_contiguous", "is_floating_point", "is_signed", "itemsize", "layout", "nbytes", "ndim"),
+    *("numel", "shape", "size", "storage_offset", "storage_type", "stride", "type"),
+]  # fmt: skip
+OTHERS = {
+    "elsewhere": lambda: torch.zeros(3, 3),
+    "a part": lambda: torch.zeros(9, 3)[3:6],
+    "transposed": lambda: torch.zeros(3, 3).mT,
+    "larger": lambda: torch.zeros(4, 3, 1),
+    "wider": lambda: torch.zeros(3, 3, dtype=torch.float64),
+    "bytes": lambda: torch.zeros(3, 3, dtype=torch.uint8),
+    "conjugated": lambda: torch.zeros(3, 3, dtype=torch.complex64).conj(),
+    "sparse": lambda: torch.zeros(3, 3).to_sparse(),
+}
+
+
+def by_default(weight):
+    def held(weight=weight):
+        return weight
+
+    return held
+
+
+FINDS = {
+    "a variable": lambda weight: lambda: weight,
+    "a default": by_default,
+    "a key": lambda weight: lambda held={weight: 1}: next(iter(held)),
+    "a method": lambda weight: lambda method=weight.add: method.__self__,
+    "a tuple": lambda weight: lambda held=((weight,),): held[0][0],
+}
+
+
+def ask(tensor, name):
+    answer = getattr(tensor, name)
+    return answer() if callable(answer) else answer
+
+
+def changes(name, device):
+    """Tensors and what may be put in their place, where the answer is another one."""
+    for make in OTHERS.values():
+        weight, other = torch.zeros(3, 3, device=device), make().to(device)
+        try:
+            torch.zeros(3, 3, device=device).data = other
+            if ask(weight, name) != ask(other, name):
+                yield weight, other
+        except RuntimeError:  # a sparse tensor is not asked for that; a device may take no other kind
+            continue
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.filterwarnings("ignore:TypedStorage is deprecated")
+@pytest.mark.parametrize("find", FINDS.values(), ids=FINDS)
+def test_what_is_asked_of_a_tensor_that_no_operation_takes(device, find):
+    """What ``weight.data = ...`` changes of it is a condition."""
+    for name in [each for each in ASKED if hasattr(torch.Tensor, each)]:
+        for weight, other in changes(name, device):
+            found, held = ask(weight, name), find(weight)
+            g = rote.graph(lambda x: x * (2 if ask(held(), name) == found else 3), keep=True)  # noqa: B023
+            x = torch.ones(2, device=device)
+            assert [g(x)[0].item() for _ in range(4)] == [2.0] * 4
+            weight.data = other
+            assert g(x)[0].item() == 3.0, name

@@ -20,7 +20,13 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from types import BuiltinFunctionType, FunctionType, MethodDescriptorType, WrapperDescriptorType
+from types import (
+    BuiltinFunctionType,
+    FunctionType,
+    GetSetDescriptorType,
+    MethodDescriptorType,
+    WrapperDescriptorType,
+)
 from typing import Any, NamedTuple, cast
 
 import numpy
@@ -102,24 +108,33 @@ _FLAGS = frozenset({_Tensor.requires_grad.__get__, _Tensor.is_leaf.__get__, _Ten
 _FREEZES = frozenset({_Tensor.requires_grad_, _Tensor.requires_grad.__set__})
 _DETACHES = frozenset({_Tensor.detach_, torch.detach_})
 _ASKS_PLACE = frozenset({
-    _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.untyped_storage, _Tensor.storage,
-    _Tensor._typed_storage, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__, _Tensor.is_pinned,
-    torch.Tensor.is_shared,
+    _Tensor.storage_offset, _Tensor.data_ptr, getattr(_Tensor, "const_data_ptr", _Tensor.data_ptr),  # 2.12
+    _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__, _Tensor.is_pinned, torch.Tensor.is_shared,
+    _Tensor.untyped_storage, _Tensor.storage, _Tensor._typed_storage,
 })  # fmt: skip
 """What tells where a tensor lies."""
-_TELLS_PLACE = frozenset({
-    _Tensor.storage_offset, _Tensor.data_ptr, _Tensor.is_set_to, _Tensor._is_view, _Tensor._base.__get__,
-    _Tensor.is_pinned, torch.Tensor.is_shared,
-})  # fmt: skip
+_TELLS_PLACE = _ASKS_PLACE - {_Tensor.untyped_storage, _Tensor.storage, _Tensor._typed_storage}
 """What tells it at once; a storage is asked for more."""
 _NOT_ASKING = ("torch._dynamo.", "torch._functorch.", "torch._inductor.", "rote.")
 """Packages that ask for what the call does not see."""
+_TOLD_OTHERWISE = frozenset({
+    "H", "T", "_backward_hooks", "_base", "_cdata", "_grad", "_grad_fn", "_post_accumulate_grad_hooks",
+    "_version", "data", "grad", "imag", "mH", "mT", "output_nr", "real", "retains_grad",
+})  # fmt: skip
+"""Attributes that are views, say nothing of how a tensor lies, or are noted by a rule of their own."""
 _LOOKS = _FLAGS | _FREEZES | _DETACHES | frozenset({
-    *(_Tensor.shape.__get__, _Tensor.dtype.__get__, _Tensor.device.__get__, _Tensor.ndim.__get__),
+    *[
+        each.__get__ for name, each in vars(_Tensor.__base__).items()
+        if type(each) is GetSetDescriptorType and name not in _TOLD_OTHERWISE
+    ],
     *(_Tensor.size, _Tensor.dim, _Tensor.ndimension, _Tensor.numel, _Tensor.nelement, _Tensor.__len__),
     *(_Tensor.stride, _Tensor.is_contiguous, _Tensor.is_floating_point, _Tensor.is_complex),
-    *(torch.numel, torch.is_floating_point, torch.is_complex, _Tensor.element_size, _Tensor.get_device),
+    *(_Tensor.is_signed, _Tensor.is_conj, _Tensor.is_neg, _Tensor.type, _Tensor.storage_type),
+    *(_Tensor.dim_order, _Tensor.element_size, _Tensor.get_device, _Tensor.is_same_size, torch.is_same_size),
+    *(torch.numel, torch.is_floating_point, torch.is_complex, torch.is_signed, torch.is_conj, torch.is_neg),
+    *(torch.get_device, torch.result_type, torch.typename),
 })  # fmt: skip
+"""What is asked of a tensor without an operation, and the answer to which ``.data = ...`` may change."""
 _TOUCHES = frozenset({
     *(_Tensor.register_hook, _Tensor.register_post_accumulate_grad_hook, _Tensor.retain_grad),
     *(_Tensor._backward_hooks.__set__, _Tensor.detach_, torch.detach_),
@@ -472,9 +487,9 @@ class HostDataMode(TorchFunctionMode):
 
     def _noted(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Call a function after noting what it tells of the call, or call it in another way."""
-        if func in _LOOKS and args and isinstance(args[0], torch.Tensor):
+        if func in _LOOKS:
             sets = func in _FREEZES or func in _DETACHES
-            self._use.look_at(args[0], flags=sets or func in _FLAGS, sets=sets)
+            self._look_at(args, flags=sets or func in _FLAGS, sets=sets)
         if func in _TOUCHES and args and isinstance(args[0], torch.Tensor):
             self._use.touch(args[0])
         if func not in _SPECIAL:
@@ -546,12 +561,21 @@ class HostDataMode(TorchFunctionMode):
             self._tracer.stray(taken)
         asker = str(sys._getframe(2).f_globals.get("__name__"))  # pyright: ignore[reportPrivateUsage]
         tells = func in _TELLS_PLACE and not asker.startswith(_NOT_ASKING)
-        tensors = [each for each in args if isinstance(each, torch.Tensor)] if tells else []
+        tensors = self._look_at(args) if tells else []
         origins = map(self._tracer.cursor.storages.origin, tensors)
         if any([origin is not None and origin[0] is INPUT for origin in origins]):
             asked = getattr(func, "__self__", func).__name__
             text = f"the call asks for {asked} of an argument or a view of one"
             self._block(rules.UNKNOWN_CODE, f"{text}, which lies elsewhere in a replay")
+
+    def _look_at(
+        self, args: tuple[Any, ...], *, flags: bool = False, sets: bool = False
+    ) -> list[torch.Tensor]:
+        """Note a look at the tensors among some arguments, and give them."""
+        tensors = [each for each in args if isinstance(each, torch.Tensor)]
+        for each in tensors:
+            self._use.look_at(each, flags=flags, sets=sets)
+        return tensors
 
     def _block(self, rule: Rule, text: str) -> None:
         self._tracer.cursor.block(reason(rule, text, user_site()))

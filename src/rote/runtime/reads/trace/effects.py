@@ -62,6 +62,7 @@ class OutsideEffects:
         """The call is over: what it leaves behind."""
         self._identify_kept()
         self._outside.keep_arrays()
+        self._outside.read_tensors()
         yield from self._drawn_otherwise()
         for where, grown in self._slots.growing.items():
             if (APPENDED, where, None) in self._bound or where in self._slots.changed:

@@ -177,6 +177,7 @@ class Outside(dict[int, Any]):
         self.followed = followed
         self._meet_tensor = meet
         self._held: list[Any] = []  # whose identity is in a key
+        self._found_tensors: dict[int, tuple[Any, int, str]] = {}  # where a tensor was found in no slot
 
     # ------------------------------------------------------------------ what is outside
 
@@ -204,6 +205,8 @@ class Outside(dict[int, Any]):
         self._meet(value, owner, suffix)
 
     def _meet(self, value: Any, owner: Any, suffix: str) -> None:
+        if self._traits[type(value)] & MEETS:
+            self._found_tensors[identity(value)] = value, identity(owner) if owner is not None else 0, suffix
         if identity(value) in self:
             if owner is not None and self.given.numbers:
                 self._find_again(value, owner, suffix)
@@ -213,6 +216,17 @@ class Outside(dict[int, Any]):
         known = held and any(value is each for each in GLOBAL_GENERATORS)
         if held and not known and not self.is_tensors(value) and not self.followed.is_drawn_from(value):
             self.read_held(value)
+
+    def read_tensors(self) -> None:
+        """The call is over: where a tensor lies to which no slot leads is a condition."""
+        if not self._found_tensors:
+            return
+        marks = [read.value for read in self.reads.values()]
+        known = {mark.identity for mark in marks if type(mark) is TensorMark}
+        for which, (value, whose, suffix) in self._found_tensors.items():
+            if which not in known and which not in self.arguments:
+                found = Read(HELD, value, None, self._marked(value), whose, suffix, self.names)
+                self.reads[HELD, which, None] = found
 
     def read_held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
