@@ -127,3 +127,14 @@ def test_a_callable_that_asks_nothing_replays_whatever_is_set(device):
         gc.enable() if step % 2 else gc.disable()
         g(x)
     assert g.report().replayed == 8
+
+
+def test_the_threshold_that_a_call_asks_for_is_the_programs(device):
+    def asked():
+        return gc.get_threshold()[0]  # the first call does not know that this will run
+
+    g = rote.graph(lambda x: x * asked(), keep=True)
+    for number in range(9):
+        gc.set_threshold(700 if number < 6 else 900)
+        assert g(torch.ones(3, device=device))[0] == gc.get_threshold()[0] == (700 if number < 6 else 900)
+    assert g.report().replayed > 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections import deque
 from types import SimpleNamespace
 
 import pytest
@@ -121,3 +122,39 @@ def test_what_calls_empty_that_had_nothing_in_it(device):
         x = torch.full((3,), float(n), device=device)
         assert_same(g(x), act(x))
     assert g.report().replayed >= 2, g.report()
+
+
+GROWN = {
+    "a list": (list, lambda held: held.pop(0)),
+    "all of a list": (list, lambda held: held.clear()),
+    "a member of a list": (list, lambda held: held.__setitem__(0, None)),
+    "a deque": (deque, lambda held: held.popleft()),
+    "a full deque": (lambda: deque(maxlen=2), lambda held: None),
+    "a full deque that is extended": (lambda: deque(maxlen=2), lambda held: held.extend([0])),
+}
+
+
+@pytest.mark.parametrize("watch", WATCHING)
+@pytest.mark.parametrize("name", GROWN)
+def test_what_is_put_out_of_what_grows_dies_at_once(watch, name, device):
+    kind, drop = GROWN[name]
+
+    def make():
+        home = SimpleNamespace(held=kind(), deaths=[], weak=(), seen=None)
+
+        def act(x):
+            value = Telling() if watch is with_own else Held()
+            watch(home, value)
+            home.held.append(value)
+            del value
+            if len(home.held) > 1:
+                drop(home.held)
+            return x * (len(home.deaths) + 1), len(home.weak)
+
+        return act
+
+    act, other = make(), make()
+    g = rote.graph(other)
+    for n in range(8):
+        x = torch.full((3,), float(n), device=device)
+        assert_same(g(x), act(x))

@@ -6,13 +6,14 @@ import abc
 import enum
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from typing import Any, ClassVar
 
 import pytest
 import torch
 
 import rote
+from rote.testing import assert_same
 
 CALLS, CHANGED = 9, 6
 
@@ -434,3 +435,98 @@ def test_an_argument_dies_although_a_class_of_the_call_has_used_it(device):
     gc.collect()
     assert graphed.report().replayed == 4
     assert not any([each() is not None for each in alive])
+
+
+def local(table=None):
+    return type("Local", (), table or {})
+
+
+def abstract(**names):
+    return abc.ABCMeta("Abstract", (), names)
+
+
+def asks_a_hook():
+    kind = abstract(answer=True, __subclasshook__=classmethod(lambda cls, _: kind.answer))
+    return lambda x: x * (2 if isinstance(local()(), kind) else 3), lambda: setattr(kind, "answer", False)
+
+
+def asks_classes_derived_later():
+    kind, later = abstract(), []
+
+    def derives():
+        later.append(type("Later", (kind,), {"__subclasshook__": classmethod(lambda *_: True)}))
+
+    return lambda x: x * (2 if issubclass(local(), kind) else 3), derives
+
+
+def asks_what_is_registered():
+    kind, base = abstract(), (local(),)
+    return lambda x: x * (2 if issubclass(type("Local", base, {}), kind) else 3), lambda: kind.register(*base)
+
+
+def has_a_number_of_a_table():
+    table = {"scale": 2.0}
+    return lambda x: x * local(table).scale, lambda: table.update(scale=3.0)
+
+
+def has_another_type_of_a_table():
+    table = {"scale": 2}
+    return lambda x: x.long() * local(table).scale, lambda: table.update(scale=2.0)
+
+
+def asks_for_a_method_of_a_table():
+    table = {"__len__": lambda _: 1}
+    return lambda x: x * (2 if isinstance(local(table)(), Sized) else 3), lambda: table.update(__len__=None)
+
+
+MAKERS = [
+    asks_a_hook, asks_classes_derived_later, asks_what_is_registered, has_a_number_of_a_table,
+    has_another_type_of_a_table, asks_for_a_method_of_a_table,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
+def test_what_a_class_of_the_call_is_made_of_and_asked_by(make, device):
+    program, change = make()
+    graphed = rote.graph(program, keep=True)
+    for number in range(CALLS):
+        if number == CHANGED:
+            assert graphed.report().replayed, graphed.explain()
+            change()
+        x = torch.randn(3, device=device)
+        assert_same(graphed(x), program(x))
+
+
+def test_a_class_dies_although_a_call_has_asked_for_those_of_its_base(device):
+    class Base:
+        pass
+
+    kept = [type("Local", (Base,), {})]
+    graphed = rote.graph(lambda x: x * len(Base.__subclasses__()), keep=True)
+    for number in range(CALLS):
+        if number == CHANGED:
+            kept.clear()
+            gc.collect()
+        assert torch.equal(
+            graphed(torch.ones(3, device=device)), torch.full((3,), float(number < CHANGED)).to(device)
+        )
+    assert graphed.report().replayed > 0
+
+
+@pytest.mark.parametrize("name", ["__name__", "__qualname__", "__module__", "__doc__"])
+def test_texts_that_a_class_has_are_computed(name, device):
+    class Local:
+        """One."""
+
+    class State:
+        step = 0
+
+    def renames(x):
+        State.step += 1
+        setattr(Local, name, f"n{State.step}")
+        return x * 2
+
+    graphed = rote.graph(renames, keep=True)
+    for number in range(CALLS):
+        graphed(torch.ones(3, device=device))
+        assert getattr(Local, name) == f"n{number + 1}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+from functools import partial
+from itertools import cycle
+
 import pytest
 import torch
 
@@ -66,3 +71,80 @@ def test_a_property_of_an_object_of_pybind(device):
         x = torch.ones(3, device=device)
         assert_same(g(x), x * config.num_iters)
     assert g.report().replayed >= 4, g.explain()
+
+
+SET = {
+    "autocast dtype": (
+        partial(torch.set_autocast_dtype, "cpu"), partial(torch.get_autocast_dtype, "cpu"),
+        torch.bfloat16, torch.float16,
+    ),
+    "autocast cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, True, False),
+    "deterministic": (
+        lambda only: torch.use_deterministic_algorithms(False, warn_only=only),
+        torch._C._get_deterministic_algorithms_warn_only, False, True,
+    ),
+    "order of kernels": (
+        torch._C._set_sdp_priority_order, torch._C._get_sdp_priority_order, [1, 2, 0, 3, 4], [2, 1, 0, 3, 4],
+    ),
+    "precision": (
+        partial(torch._C._set_fp32_precision_setter, "mkldnn", "matmul"),
+        partial(torch._C._get_fp32_precision_getter, "mkldnn", "matmul"), "none", "ieee",
+    ),
+    "forward mode": (torch._C._set_fwd_grad_enabled, torch._C._is_fwd_grad_enabled, True, False),
+    "views": (torch._C._set_view_replay_enabled, torch._C._is_view_replay_enabled, False, True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("back", [True, False])
+@pytest.mark.parametrize("name", SET)
+def test_a_setting_that_a_call_leaves_changed_is_changed(device, name, back):
+    put, ask, was, other = SET[name]
+
+    def fn(x):
+        put(other)
+        y = x * 2
+        if back:
+            put(was)
+        return y
+
+    g = rote.graph(fn, keep=True)
+    x = torch.ones(3, device=device)
+    try:
+        for _ in range(8):
+            put(was)
+            assert_same(g(x), x * 2)
+            assert ask() == (was if back else other)
+    finally:
+        put(was)
+    assert (g.report().replayed > 0) is back
+
+
+@pytest.mark.parametrize("values", ["a", "ab", "aab"])
+@pytest.mark.parametrize("way", ["item", "update", "pop", "default"])
+def test_a_variable_of_the_process_is_what_os_environ_has(device, values, way, monkeypatch):
+    """A replay sets none; what ``os.environ`` has is what other programs and C get."""
+    name = "ROTE_TEST_OF_SETTINGS"
+    monkeypatch.setenv(name, "before")
+    get = ctypes.CDLL(None).getenv
+    get.restype = ctypes.c_char_p
+    given = cycle(values)
+
+    def fn(x, value):
+        if way == "item":
+            os.environ[name] = value
+        elif way == "update":
+            os.environ.update({name: value})
+        elif way == "pop":
+            os.environ.pop(name, None)
+        else:
+            os.environ.setdefault(name, value)
+        return x * 2
+
+    g = rote.graph(fn, keep=True)
+    for n in range(12):
+        if n == 9:
+            os.environ[name] = "outside"
+        g(torch.ones(3, device=device), next(given))
+        assert get(name.encode()) == (os.environ[name].encode() if name in os.environ else None)
+    if way in ("pop", "default") or "b" not in values:
+        assert g.report().replayed > 0

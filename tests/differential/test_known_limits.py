@@ -135,3 +135,21 @@ def test_warnings_of_kernels_become_errors():
             yield from drive(g, change=lambda: warnings.simplefilter("error"))
 
     check(scenario)
+
+
+@limit("how many digits a number may have as text is a setting that replays do not ask for")
+def test_the_most_digits_of_a_number():
+    def fn(x):
+        try:
+            return x * len(str(10**899))
+        except ValueError:
+            return x
+
+    def scenario(wrap):
+        was = sys.get_int_max_str_digits()
+        try:
+            yield from drive(wrap(fn), change=lambda: sys.set_int_max_str_digits(700))
+        finally:
+            sys.set_int_max_str_digits(was)
+
+    check(scenario)

@@ -17,7 +17,7 @@ class Collector:
     collections too, but ``gc.unfreeze()`` would release objects that the program has frozen itself.
 
     The settings are the process's: the garbage of other threads is collected afterwards. A setting that the
-    program makes meanwhile stays; the threshold that it reads meanwhile is 0.
+    program makes meanwhile stays.
     """
 
     def __init__(self) -> None:
@@ -41,6 +41,12 @@ class Collector:
                 self._users -= 1
                 if not self._users and gc.get_threshold() == self._resting:
                     gc.set_threshold(*self._before)
+
+    def wakes(self) -> None:
+        """The program asks for the threshold: it is its own from now on."""
+        with self._lock:
+            if self._users and gc.get_threshold() == self._resting:
+                gc.set_threshold(*self._before)
 
     def settings(self) -> tuple[Any, ...]:
         """The program's settings: whether it is on, the thresholds, flags, how many callbacks."""

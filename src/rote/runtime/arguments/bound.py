@@ -51,7 +51,7 @@ def assign(kind: str, container: Any, key: Any, value: Any) -> None:
         if not isinstance(container, tuple):
             put(container, key, value)
     elif kind == ATTRIBUTE:
-        object.__setattr__(container, key, value)
+        (type if isinstance(container, type) else object).__setattr__(container, key, value)
     elif kind == CELL:
         container.cell_contents = value
     elif kind == VARIABLE:

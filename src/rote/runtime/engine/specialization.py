@@ -496,7 +496,7 @@ class Specialization:
             _log.info("%s records again: %s", self.name, guards[0])
         # A collection may destroy graphs, which spoils a capture; and what a trace has made and does not keep
         # is gone when the collector looks.
-        asked = "get_threshold" in self.executed.mentioned()
+        asked = "get_threshold" in self.executed.mentioned()  # where calls are not followed any more
         began, known = perf_counter(), self.changing.news
         tree = recording.root if recording is not None else Node()
         seen, nodes = tree.seen, len(tree.walk())

@@ -34,7 +34,7 @@ def seen_dying(dropped: Iterable[Any]) -> list[Any]:
         if identity(value) in met or is_instance(value, _SHARED):
             continue
         met[identity(value)] = value
-        seen = seen or has_finalizer(type(value)) or _is_watched(value)
+        seen = seen or has_finalizer(type(value)) or _is_watched(value) or _watches(value)
         left += [each for each in _parts(value) if sys.getrefcount(each) <= _REFERENCES]
     return [*met.values()] if seen else []
 
@@ -42,6 +42,11 @@ def seen_dying(dropped: Iterable[Any]) -> list[Any]:
 def _is_watched(value: Any) -> bool:
     """Whether there is a weak reference to a value, with no function of rote's to call when that dies."""
     return any([not _is_own(each.__callback__) for each in weakref.getweakrefs(value)])
+
+
+def _watches(value: Any) -> bool:
+    """Whether a value is a weak reference that has code run when what it leads to dies, if it lives then."""
+    return is_instance(value, weakref.ref) and value.__callback__ is not None and value() is not None
 
 
 def _is_own(callback: Any) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from abc import get_cache_token
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -497,6 +498,12 @@ def subclass_of(trace: Trace, kind: Any, kinds: Any) -> None:
     """Note ``issubclass(kind, kinds)`` of an abstract class: a later registration may change the answer."""
     if issubclass(type(kind), type) and issubclass(type(kinds), type):
         trace.classes.namespace(kinds)
+        trace.callables.run(trace.classes.read(kinds, "__subclasshook__"))
+        if trace.classes.has_made(kind):  # nobody has asked before: hooks run, and are followed
+            trace.outside.ask(get_cache_token, (), "abc.get_cache_token()")
+            if kinds not in lookup.bases(kind):
+                trace.outside.ask(kinds, "__subclasses__", ".__subclasses__()")
+            return
         trace.outside.hold(kind)
         try:
             said = lying_in(SUBCLASS, kinds, kind)

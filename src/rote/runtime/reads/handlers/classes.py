@@ -13,7 +13,7 @@ from typing import Any
 
 from ....base import identity
 from ..trace import Trace
-from .containers import methods, special
+from .containers import content, methods, special
 
 _OF_METACLASSES = ("__prepare__", "__call__", "__new__", "__init__", "mro")
 
@@ -26,6 +26,7 @@ def asked_or_made(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: di
     if len(args) < 3:
         return
     bases, table = args[-2:]
+    content(trace, table, inside=False)
     _made(trace, bases if issubclass(type(bases), tuple) else ())
     for each in tuple(table.values()) if type(table) is dict else ():
         methods(trace, each)

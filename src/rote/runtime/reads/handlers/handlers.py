@@ -6,12 +6,13 @@ import codecs
 import csv
 import decimal
 import gc
+import os
 import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
 from collections.abc import Callable
 from datetime import datetime, tzinfo
-from functools import cached_property
+from functools import cache, cached_property
 from io import StringIO
 from operator import attrgetter
 from string import Formatter
@@ -693,6 +694,37 @@ def _asks_state(trace: Trace, generator: torch.Generator, name: str) -> None:
 
 _SETTINGS = COLLECTOR.settings
 
+
+def _collector(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that the collector's settings are asked or set."""
+    if function is gc.get_threshold:
+        COLLECTOR.wakes()
+    trace.outside.read(ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc)
+
+
+@cache
+def _asking(function: Any) -> list[Any]:
+    """What tells of the settings that a function of PyTorch's sets, by its name."""
+    module, _, name = name_of(function).rpartition(".")
+    stems = tuple([name.removesuffix("_setter").replace("set_", word, 1) for word in ("get_", "is_")])
+    return [each for called, each in vars(sys.modules[module]).items() if called.startswith(stems)]
+
+
+def _sets(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that a setting is set: no replay repeats that, so it has to be again what it was."""
+    for each in _asking(function):
+        trace.outside.ask(each, args[:-1], f"{name_of(each)}()")
+
+
+def _environment(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Note that a variable of the process is set: no replay repeats that, so it has to be that already."""
+    held = vars(os.environ)["_data"]
+    trace.outside.find(held, None, "os.environ")
+    looks_up(trace, args[0], held, None)
+    if held.get(args[0]) != (args[1] if len(args) > 1 else None):
+        trace.running.refuse("os.environ", "changes the environment of the process")
+
+
 _BY_WORD: dict[str, Handler] = {
     "abstract_instance": _pair(lambda trace, kinds, value: subclass_of(trace, type(value), kinds)),
     "abstract_subclass": _pair(lambda trace, kinds, kind: subclass_of(trace, kind, kinds)),
@@ -709,9 +741,7 @@ _BY_WORD: dict[str, Handler] = {
     "coded": _coded,
     "compared": _member(compare),
     "compiled": lambda trace, *_: None,  # a region is an operation and depends on nothing but its inputs
-    "collector": lambda trace, *_: trace.outside.read(
-        ASKED, _SETTINGS, (), answer(_SETTINGS()), ".settings", gc
-    ),
+    "collector": _collector,
     "csv_reader": _csv_reader,
     "csv_writer": _csv_writer,
     "decimal_context": lambda trace, *_: trace.outside.find(
@@ -721,6 +751,7 @@ _BY_WORD: dict[str, Handler] = {
     "descriptor": _member(lambda trace, value, found: through_descriptor(trace, found, value)),
     "dir": _each(_dir, 1),
     "dir_of": _one(_dir),
+    "environment": _environment,
     "evaluated": lambda trace, *_: trace.running.refuse(
         "builtins.eval", "runs text or code by eval or exec, which is not followed"
     ),
@@ -761,6 +792,7 @@ _BY_WORD: dict[str, Handler] = {
     "release": _one(_release),
     "resize_storage": _resize_storage,
     "same": _is,
+    "sets": _sets,
     "set_default": _member(_set_default),
     "set_key": _set_key,
     "size_of_storage": _size_of_storage,

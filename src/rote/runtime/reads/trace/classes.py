@@ -49,7 +49,7 @@ class Classes:
         if issubclass(type(base), type) and identity(base) not in self._subclasses:
             self._subclasses[identity(base)] = lookup.subclasses(base)
 
-    def _has_made(self, kind: type) -> bool:
+    def has_made(self, kind: type) -> bool:
         """Whether the call has made a class, by a class statement or by ``type(name, bases, namespace)``."""
         if not self._subclasses or self._outside.has(kind):
             return False
@@ -65,7 +65,7 @@ class Classes:
         found = self._namespaces.get(kind)
         if found is None:
             found = self._namespaces[kind] = gc.get_referents(lookup.namespace(kind))[0]
-            if self._has_made(kind):
+            if self.has_made(kind):
                 self._outside.slots.own.add(identity(found))
                 self._outside.hold(found)
                 return found

@@ -7,6 +7,7 @@ effect.
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence, Set
 from types import FrameType
@@ -116,6 +117,10 @@ class OutsideWrites:
         if dying:
             self._running.refuse(name, f"replaces {name}, and code or a weak reference tells when that dies")
             self._outside.forget(dying)
+            which, growing = set(map(identity, dying)), self._slots.growing
+            for where, each in [*growing.items()]:  # what a list was, which the call has added to before
+                if not which.isdisjoint(map(identity, each.written.was or ())):
+                    del growing[where]
         return bool(dying)
 
     def delete(self, table: Any, name: str, owner: Any) -> None:
@@ -161,6 +166,9 @@ class OutsideWrites:
         moves = type(container) is deque and any([each.is_in(container) for each in slots.written.values()])
         if moves or self._outside.followed.moves(container):
             return False  # what is written there, or followed, moves
+        full = type(container) is deque and len(container) + count > (container.maxlen or sys.maxsize)
+        if full and seen_dying((container[0], container[-1]) if count == 1 < len(container) else container):
+            return False
         if where not in slots.growing:
             self._outside.pin(container)
             self._forget_members(container)
