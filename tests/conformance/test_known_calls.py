@@ -215,7 +215,7 @@ STORED = {
 @pytest.mark.parametrize("owner", [an_object, a_slot, a_class])
 @pytest.mark.parametrize("stored", STORED)
 def test_a_value_that_is_stored_again(device, noted, owner, stored):
-    """Only what lies there already, and is plain, may be stored by a recorded call of which nothing is noted."""
+    """Only what lies there already, and is plain, may be stored by a recorded call without notes."""
     value_of, least = STORED[stored]
     for_a_while = stored == "another number for a while"
 
