@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from time import perf_counter, thread_time
 
 import torch
 
@@ -38,6 +39,10 @@ class Backends:
     def made(self) -> list[Backend]:
         """Every backend that was used so far."""
         return list(self._made.values())
+
+    def time(self) -> float:
+        """Seconds that this thread has worked, without a device; with one, which it may wait for, the time."""
+        return perf_counter() if any(each.device.type != "cpu" for each in self.made()) else thread_time()
 
     def take(self, lock: Lock) -> bool:
         """Take a lock, waiting for another thread's replay; False if that thread traces a callable.

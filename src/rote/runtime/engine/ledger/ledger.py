@@ -214,7 +214,7 @@ class Ledger:
             self._means.add_vain(-self._in_vain)
         else:
             self._means = Means()
-        self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
+        self._calls = self._traced = self._steps = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
@@ -301,6 +301,7 @@ class Ledger:
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
+        self._steps += 1
         self._work_s = seconds
         self._for_work_s -= seconds
         self._means.spend(seconds, free=True)
@@ -453,6 +454,16 @@ class Ledger:
     def share_with_parts(self, *, shares: bool) -> None:
         """Leave half of the share to parts, or take it back."""
         self._taken = self._whole - self.left_to_parts if shares else self._whole
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether it is asked if calls follow each other faster plainly: parts go with what they are in."""
+        return self.bounded and not self._is_part
+
+    @property
+    def lessons(self) -> int:
+        """Traced calls, and steps to optimise."""
+        return self._traced + self._steps
 
     @property
     def owes(self) -> bool:

@@ -1,0 +1,139 @@
+"""Whether calls follow each other faster with rote or without it, whatever it is that takes the time.
+
+Tracing is paid for by the ledger, and a contest compares a replay with a plain call. Neither sees what a call
+costs besides: looks that find no recording, a recording for each result that is kept, a walk back through many
+calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds by turns, and
+what counts is the time from one call to the next, with all that the caller does between.
+
+- A round ends as soon as one kind is clearly faster: two windows of each. So those that win lose few replays.
+  Else there are ``PAIRS``, which cost little, as both kinds are about as fast.
+- Where plain calls follow each other faster, the next ones are all plain, until these have made up for what
+  was lost in the round. Then there is another round: a program may have come to what replays.
+- The first round is a short one: only what is clear counts.
+- A window in which a call was traced says nothing, nor does one that ends on another thread.
+- Windows go by the number of the call, so they are the same ones on all ranks, and of all wrappers that are
+  called by turns.
+
+Without a device the time of the thread counts: others may have the processor meanwhile, and a loop that
+sleeps until its next step is no faster for what it saves.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from typing import NamedTuple
+
+from ...recording.contest import told
+
+FIRST = 48
+"""Calls before the first round, between two that say nothing new, and plain ones at least behind a lost one."""
+
+WINDOW, WARM = 4, 1
+"""Calls of a window that are timed, and those before them: caches and the allocator are as the others left them."""
+
+LONGEST, LONG_S = 32, 10e-3
+"""Calls of a window at most, and seconds from which on a window is not made longer."""
+
+FEWEST, PAIRS = 2, 6
+"""Windows of each kind that are compared, where all of one kind are shorter and where they are not."""
+
+CLEAR, MARGIN, AGREE = 1.25, 1.02, 0.75
+"""How many times longer windows are that are clearly so; that are at all, in this share of all comparisons."""
+
+FACTOR, MOST = 8, 4096
+"""How many times later the next round is that says the same, and calls between two at most."""
+
+SHARE = 0.02
+"""Of the time of plain calls, what rounds may take that are lost."""
+
+MOST_VOID = 4
+"""Windows of a round that may say nothing."""
+
+
+class Mark(NamedTuple):
+    """What is known where a window begins or ends.
+
+    Attributes:
+        calls: Those so far.
+        now: The time in seconds.
+        learnt: How often the ledger was told of a traced call, or of a step to optimise.
+        thread: Which thread calls.
+    """
+
+    calls: int
+    now: float
+    learnt: int
+    thread: int
+
+
+class Pace:
+    """The windows of one wrapper.
+
+    Attributes:
+        left: Calls from the last turn to the next one.
+        plainly: Whether these run plainly.
+        lost: Why they do, if it is no window.
+    """
+
+    def __init__(self) -> None:
+        self.left = FIRST
+        self.plainly = False
+        self.lost = ""
+        self._began: Mark | None = None  # where the window began that is timed
+        self._in_round = False
+        self._times: tuple[list[float], list[float]] = ([], [])
+        self._window, self._most = WINDOW, FEWEST
+        self._gap, self._had_lost, self._void = FIRST, False, 0
+
+    def turn(self, mark: Mark) -> None:
+        """The calls that were left are made: what is with the next ones."""
+        began, self._began = self._began, None
+        if not self._in_round:
+            self._in_round, self.lost = True, ""
+            self._times, self._void = ([], []), 0
+            self._begin(plainly=False)
+        elif began is None:
+            self._began, self.left = mark, self._window
+        elif mark.calls <= began.calls or (mark.learnt, mark.thread) != (began.learnt, began.thread):
+            self._void += 1
+            self._end(lost=False, new=True) if self._void > MOST_VOID else self._begin(plainly=self.plainly)
+        else:
+            self._times[self.plainly].append((mark.now - began.now) / (mark.calls - began.calls))
+            lost = self._judge() if self.plainly else None
+            self._begin(plainly=not self.plainly) if lost is None else self._end(lost=lost)
+
+    def _begin(self, *, plainly: bool) -> None:
+        self.plainly, self.left = plainly, WARM
+
+    def _judge(self) -> bool | None:
+        """Whether plain calls follow each other faster; None if that is not known yet."""
+        ours, plain = self._times
+        if len(plain) < FEWEST:
+            return None
+        if min(ours) > CLEAR * max(plain):
+            return True
+        if min(plain) > CLEAR * max(ours) or self._most == FEWEST:
+            return False
+        if len(plain) < self._most:
+            return None
+        longer = sum([one > other for one in ours for other in plain])
+        return longer >= AGREE * len(ours) * len(plain) and self._median(ours) > MARGIN * self._median(plain)
+
+    def _end(self, *, lost: bool, new: bool = False) -> None:
+        """Close the round."""
+        same = lost is self._had_lost and self._most == PAIRS and not new
+        self._gap = min(FACTOR * self._gap, MOST) if same else FIRST
+        self._in_round, self.plainly, self.left = False, lost, self._gap
+        self._had_lost, self._most = lost, PAIRS
+        if lost:
+            ours, plain = map(self._median, self._times)
+            taken_s = (sum(self._times[False]) - sum(self._times[True])) * (self._window + WARM)
+            self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
+            self.lost = f"from call to call it took {told(ours)}, and {told(plain)} plainly"
+        if self._times[True] and self._median(self._times[True]) * self._window < LONG_S:
+            self._window = min(2 * self._window, LONGEST)
+
+    @staticmethod
+    def _median(seconds: list[float]) -> float:
+        return max(statistics.median(seconds), 1e-9)
