@@ -259,8 +259,7 @@ def test_the_extras_are_those_of_the_package() -> None:
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("call.md", f"{FREE_TRACES} traced calls among the first {FREE_CALLS} that are not replayed"),
-        ("call.md", f"until {EARLY_CALLS} calls were not replayed"),
+        ("call.md", f"{FREE_TRACES} traced calls among the first {FREE_CALLS} that record nothing"),
         ("call.md", f"{FREE_AHEAD} recorded calls among the first {FREE_CALLS}, with those above"),
         ("call.md", f"{100 * SHARE:g} %" + f" of its time until call {EARLY_CALLS}, then"),
         ("call.md", f"then {100 * LATE_SHARE:g} %"),

@@ -269,7 +269,9 @@ class Graphed:
             pace, paths = self._pace, self._paths
             self._catch_up()
             paths.resume()
-            pace.turn(Mark(self._counts.calls, PROCESS.time(), self._ledger.lessons, get_ident()))
+            others = self._ledger.lessons + self._counts.compared
+            others += self._parts.lessons if self._parts is not None else 0
+            pace.turn(Mark(self._counts.calls, PROCESS.time(), others, get_ident()))
             paths.left = 0 if pace.plainly else pace.left - 1
             if pace.plainly:
                 text = pace.lost or "a plain call was made, to compare others with"

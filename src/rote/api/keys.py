@@ -183,10 +183,8 @@ class Keys:
             return crowd
         met = hash((id(self), call.key))
         lengths = self._other_lengths.get(at_any_length(call.key)) if self._other_lengths else None
-        if lengths is not None:
-            lengths.meet(met)
         ahead = lengths is not None and lengths.model(call) is not None
-        if self._ledger.admits(met, ahead=ahead, closed=lengths is not None and lengths.is_closed):
+        if self._ledger.admits(met, ahead=ahead):
             return None
         leaves = zip(call.leaves, call.kinds, strict=True)
         if all([kind == TENSOR or type(leaf) in _HOLD_NOTHING for leaf, kind in leaves]):

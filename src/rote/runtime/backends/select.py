@@ -41,8 +41,10 @@ class Backends:
         return list(self._made.values())
 
     def time(self) -> float:
-        """Seconds that this thread has worked, without a device; with one, which it may wait for, the time."""
-        return perf_counter() if any(each.device.type != "cpu" for each in self.made()) else thread_time()
+        """Seconds that this thread has worked; the time where it may wait for a device or for other ranks."""
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        waits = distributed or any(each.device.type != "cpu" for each in self.made())
+        return perf_counter() if waits else thread_time()
 
     def take(self, lock: Lock) -> bool:
         """Take a lock, waiting for another thread's replay; False if that thread traces a callable.

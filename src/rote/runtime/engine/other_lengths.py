@@ -15,12 +15,6 @@ from ..recording import Recording
 MOST_VAIN = 2
 """Calls in a row that did something else."""
 
-LEAST_KNOWN, KNOWN_PART = 4, 4
-"""Calls in a row of keys that came before, until no new ones are expected: so many, and a part of them."""
-
-REMEMBERED = 1024
-"""Keys that came."""
-
 
 class OtherLengths:
     """The keys of one call at other lengths."""
@@ -28,8 +22,7 @@ class OtherLengths:
     def __init__(self) -> None:
         self._model: weakref.ref[Recording] | None = None
         self._key: Key | None = None
-        self._in_vain = self._known_in_a_row = 0
-        self._met = set[int]()
+        self._in_vain = 0
 
     def model(self, call: Call) -> Recording | None:
         """What the first call of a further key is compared with; None if it is to be observed."""
@@ -42,18 +35,6 @@ class OtherLengths:
         """The call of a key was observed, or recorded."""
         if recording.serves_as_model:
             self._model, self._key = weakref.ref(recording), key
-
-    def meet(self, key: int) -> None:
-        """A call has a key that was not traced yet, of this hash."""
-        if len(self._met) >= REMEMBERED:
-            self._met.clear()
-        self._known_in_a_row = self._known_in_a_row + 1 if key in self._met else 0
-        self._met.add(key)
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether those that come have come before, as the lengths of a loop do."""
-        return self._known_in_a_row >= max(LEAST_KNOWN, len(self._met) // KNOWN_PART)
 
     def compare(self, *, like: bool) -> None:
         """A first call was like that of another key, or not."""

@@ -511,10 +511,7 @@ class Specialization:
         again = tree.seen > seen and len(tree.walk()) == nodes
         learned = again or self.changing.news > known
         wholly = answer.how == RECORDED and answer.in_vain is None  # no value came that leads nowhere yet
-        self._ledger.add_trace(
-            perf_counter() - began, recorded=wholly, learned=learned, ahead=plan.at_length,
-            closed=self._other_lengths.is_closed,
-        )  # fmt: skip
+        self._ledger.add_trace(perf_counter() - began, recorded=wholly, learned=learned, ahead=plan.at_length)
         if plan.at_length:
             self._other_lengths.compare(like=answer.how == RECORDED)
             self._ahead = answer.recording if answer.how == RECORDED else None

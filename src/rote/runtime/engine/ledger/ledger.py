@@ -5,10 +5,12 @@ time of tracing is bounded by the time of the calls themselves: a program that s
 first calls, and one that never settles is looked at as often as the bound allows. ``docs/call.md`` has what
 is free, earned and spent. Why it is so:
 
-- **Free.** A call that records takes a free trace back, unless ``FREE_RECORDINGS`` were made since a replay,
-  or it met a value that no call had: where sizes are new in each call, each second one records a way that no
-  further call goes. A replay makes up for one recording and one lesson, and not for all: of a detector's
-  calls one in ten happens to find as many boxes as another one.
+- **Free** are the first ``FREE_CALLS`` calls. How often a call comes again that comes later is not known, so
+  tracing it, which may take as long as a hundred plain calls, is paid for first.
+- **In vain.** A call that records takes a free trace back, unless ``FREE_RECORDINGS`` were made since a
+  replay, or it met a value that no call had: where sizes are new in each call, each second one records a way
+  that no further call goes. A replay makes up for one recording and one lesson, and not for all: of a
+  detector's calls one in ten happens to find as many boxes as another one.
 - **Waits.** Nearly all programs that settle do so before ``AT_ONCE`` calls were traced in vain. Calls that
   complete an observation wait from ``COMPLETED_AT_ONCE`` on only, as they show that calls come again.
 - **Lengths.** A loop over positions comes to each of them once before it comes to one again, so
@@ -85,10 +87,12 @@ class Means:
     Attributes:
         earned_s: Seconds that were earned and not spent; less than none where too much was spent.
         taken_s: Seconds that were taken in all, what was free among them.
+        lessons: Traced calls, and steps to optimise.
     """
 
     def __init__(self) -> None:
         self.earned_s = self.taken_s = 0.0
+        self.lessons = 0
         self._in_vain = 0
         self._calls = 0
 
@@ -146,7 +150,7 @@ FREE_WRAPPERS = 64
 FREE_PART_TRACES = 4
 """The same for one part of a callable."""
 
-SHARE = 0.03
+SHARE = 0.05
 """Of the time of plain calls, what tracing may take. All that rote takes is more: benchmarks/unsettled.py."""
 
 EARLY_CALLS = 500
@@ -214,11 +218,11 @@ class Ledger:
             self._means.add_vain(-self._in_vain)
         else:
             self._means = Means()
-        self._calls = self._traced = self._steps = self._in_vain = self._replayed = self._unpriced = 0
+        self._calls = self._traced = self._in_vain = self._replayed = self._unpriced = 0
         self._wrappers = 1
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
-        self._searches = self._used = self._ahead = 0
+        self._searches = self._ahead = 0
         self._since = 0  # the last traced call
         self._unused = self._lessons = 0  # recordings, and calls that learned something, less the replays
         self._compared = False
@@ -258,7 +262,6 @@ class Ledger:
         recorded: bool,
         learned: bool = False,
         ahead: bool = False,
-        closed: bool = False,
     ) -> None:
         """A call was traced.
 
@@ -266,14 +269,14 @@ class Ledger:
             recorded: It has completed what an earlier call has observed, or is ``ahead``.
             learned: It has found a number to change, or done what an earlier call has done.
             ahead: It was recorded by what calls at other lengths do.
-            closed: Those are few lengths that come again.
         """
-        free = self._is_free_ahead(closed=closed) if ahead else self._is_free(completes=recorded)
+        free = self._is_free(ahead=ahead, completes=recorded)
         surplus = max(seconds - self._plain_s, 0.0)
         self._price, self._since = 0.0, 0
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
+        self._means.lessons += 1
         if recorded:
             comes_again = not ahead and self._unused < self._of_all(FREE_RECORDINGS)
         else:
@@ -286,7 +289,6 @@ class Ledger:
 
     def add_use(self) -> None:
         """What was recorded ahead has been replayed."""
-        self._used += 1
         self._ahead -= 1
         self._add_vain(-1)
 
@@ -301,7 +303,7 @@ class Ledger:
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
-        self._steps += 1
+        self._means.lessons += 1
         self._work_s = seconds
         self._for_work_s -= seconds
         self._means.spend(seconds, free=True)
@@ -386,13 +388,12 @@ class Ledger:
         """How many replays there are in some time, as far as is known: one at least, ``most`` at most."""
         return max(1, min(int(seconds / self._replay_s), most)) if self._replay_s else most
 
-    def admits(self, key: int, *, ahead: bool = False, closed: bool = False) -> bool:
+    def admits(self, key: int, *, ahead: bool = False) -> bool:
         """Whether the first traced call of a key may be made.
 
         Args:
             key: Its hash. If two keys have the same one, one is traced too soon.
             ahead: The call would be recorded, by what calls at other lengths do.
-            closed: They are few lengths that come again.
         """
         few = self._is_part or not self.bounded or self._in_vain < FREE_KEYS + self._wrappers - 1
         if (few and self._is_free()) or (ahead and self._is_free(ahead=True)):
@@ -402,7 +403,7 @@ class Ledger:
             if len(self._met) > REMEMBERED:
                 self._met.popitem(last=False)
             return False
-        free = self._is_free_ahead(closed=closed) if ahead else self._is_free()
+        free = self._is_free(ahead=ahead)
         traces = 1 if ahead else 2  # until it is replayed
         if not (free or (self.allows() and self._means.earned_s >= traces * self._trace_s)):
             return False
@@ -463,7 +464,7 @@ class Ledger:
     @property
     def lessons(self) -> int:
         """Traced calls, and steps to optimise."""
-        return self._traced + self._steps
+        return self._means.lessons
 
     @property
     def owes(self) -> bool:
@@ -495,24 +496,16 @@ class Ledger:
     def __str__(self) -> str:
         return f"tracing may take {100 * self._share():g} % of the time of plain calls, and has taken that"
 
-    def _is_free_ahead(self, *, closed: bool) -> bool:
-        return self._is_free(ahead=True) or (closed and self._is_free_late(FREE_TRACES + self._used))
-
     def _is_free(self, *, completes: bool = False, ahead: bool = False, waits: bool = True) -> bool:
         if not self.bounded:
             return True
         if self._is_part:
             return self._means.has_free and self._in_vain < FREE_PART_TRACES
-        if self._calls - self._replayed >= FREE_CALLS * self._wrappers:
-            return completes and self._is_free_late(AT_ONCE + 1)
+        if self._calls >= FREE_CALLS * self._wrappers:
+            return False
         if self._in_vain >= self._of_all(FREE_AHEAD if ahead else FREE_TRACES):
             return False
         return not waits or self._wait_s(completes=completes, ahead=ahead) <= 0.0
-
-    def _is_free_late(self, most: int) -> bool:
-        """Whether it is free to record what is known, with less than so many traces in vain."""
-        early = self._calls - self._replayed < max(FREE_CALLS * self._wrappers, EARLY_CALLS)
-        return early and not self._is_part and self._in_vain < self._of_all(most)
 
     def _wait_s(self, *, completes: bool = False, ahead: bool = False) -> float:
         """How long plain calls still have to take before the next trace is free; none if that is over."""

@@ -1,21 +1,21 @@
 """Whether calls follow each other faster with rote or without it, whatever it is that takes the time.
 
-Tracing is paid for by the ledger, and a contest compares a replay with a plain call. Neither sees what a call
-costs besides: looks that find no recording, a recording for each result that is kept, a walk back through many
-calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds by turns, and
-what counts is the time from one call to the next, with all that the caller does between.
+Tracing is paid for by the ledger, and a contest compares a replay with a plain call. Neither sees what a
+call costs besides: looks that find no recording, a recording for each result that is kept, a walk back
+through many calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds
+by turns, and what counts is the time from one call to the next, with all that the caller does between.
 
 - A round ends as soon as one kind is clearly faster: two windows of each. So those that win lose few replays.
   Else there are ``PAIRS``, which cost little, as both kinds are about as fast.
 - Where plain calls follow each other faster, the next ones are all plain, until these have made up for what
-  was lost in the round. Then there is another round: a program may have come to what replays.
-- The first round is a short one: only what is clear counts.
-- A window in which a call was traced says nothing, nor does one that ends on another thread.
+  the round has lost. Then there is another round: a program may have come to what replays.
+- A window in which a call was traced says nothing, nor does one with plain calls of a contest, or one that
+  ends on another thread.
 - Windows go by the number of the call, so they are the same ones on all ranks, and of all wrappers that are
   called by turns.
 
-Without a device the time of the thread counts: others may have the processor meanwhile, and a loop that
-sleeps until its next step is no faster for what it saves.
+Without a device and other ranks the time of the thread counts: others may have the processor meanwhile, and
+a loop that sleeps until its next step is no faster for what it saves.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from typing import NamedTuple
 from ...recording.contest import told
 
 FIRST = 48
-"""Calls before the first round, between two that say nothing new, and plain ones at least behind a lost one."""
+"""Calls before the first round, and between two that do not say the same."""
 
 WINDOW, WARM = 4, 1
-"""Calls of a window that are timed, and those before them: caches and the allocator are as the others left them."""
+"""Calls of a window that are timed, and those before them: caches are as the others left them."""
 
 LONGEST, LONG_S = 32, 10e-3
 """Calls of a window at most, and seconds from which on a window is not made longer."""
@@ -38,8 +38,8 @@ LONGEST, LONG_S = 32, 10e-3
 FEWEST, PAIRS = 2, 6
 """Windows of each kind that are compared, where all of one kind are shorter and where they are not."""
 
-CLEAR, MARGIN, AGREE = 1.25, 1.02, 0.75
-"""How many times longer windows are that are clearly so; that are at all, in this share of all comparisons."""
+CLEAR, MARGIN, AGREE = 1.25, 1.02, 0.6
+"""How many times longer windows are that are so clearly; that are at all, in this share of comparisons."""
 
 FACTOR, MOST = 8, 4096
 """How many times later the next round is that says the same, and calls between two at most."""
@@ -57,13 +57,13 @@ class Mark(NamedTuple):
     Attributes:
         calls: Those so far.
         now: The time in seconds.
-        learnt: How often the ledger was told of a traced call, or of a step to optimise.
+        others: Calls so far that are like none to come: traced ones, steps to optimise, those of contests.
         thread: Which thread calls.
     """
 
     calls: int
     now: float
-    learnt: int
+    others: int
     thread: int
 
 
@@ -80,30 +80,33 @@ class Pace:
         self.left = FIRST
         self.plainly = False
         self.lost = ""
-        self._began: Mark | None = None  # where the window began that is timed
-        self._in_round = False
+        self._begun: Mark | None = None  # where the window that is under way began
+        self._timed: Mark | None = None  # and where its calls began that are timed
         self._times: tuple[list[float], list[float]] = ([], [])
-        self._window, self._most = WINDOW, FEWEST
-        self._gap, self._had_lost, self._void = FIRST, False, 0
+        self._calls, self._taken_s = 0, 0.0  # of all windows that have said something
+        self._window, self._gap, self._void, self._had_lost = WINDOW, FIRST, 0, False
 
     def turn(self, mark: Mark) -> None:
         """The calls that were left are made: what is with the next ones."""
-        began, self._began = self._began, None
-        if not self._in_round:
-            self._in_round, self.lost = True, ""
-            self._times, self._void = ([], []), 0
-            self._begin(plainly=False)
-        elif began is None:
-            self._began, self.left = mark, self._window
-        elif mark.calls <= began.calls or (mark.learnt, mark.thread) != (began.learnt, began.thread):
+        begun, timed = self._begun, self._timed
+        if begun is None:
+            self._times, self._calls, self._taken_s, self._void, self.lost = ([], []), 0, 0.0, 0, ""
+            self._begin(mark, plainly=False)
+        elif timed is None:
+            self._timed, self.left = mark, self._window
+        elif mark.calls <= timed.calls or (mark.others, mark.thread) != (begun.others, begun.thread):
             self._void += 1
-            self._end(lost=False, new=True) if self._void > MOST_VOID else self._begin(plainly=self.plainly)
+            again = self._void <= MOST_VOID
+            self._begin(mark, plainly=self.plainly) if again else self._end(lost=False, new=True)
         else:
-            self._times[self.plainly].append((mark.now - began.now) / (mark.calls - began.calls))
+            self._times[self.plainly].append((mark.now - timed.now) / (mark.calls - timed.calls))
+            self._calls += mark.calls - begun.calls
+            self._taken_s += mark.now - begun.now
             lost = self._judge() if self.plainly else None
-            self._begin(plainly=not self.plainly) if lost is None else self._end(lost=lost)
+            self._begin(mark, plainly=not self.plainly) if lost is None else self._end(lost=lost)
 
-    def _begin(self, *, plainly: bool) -> None:
+    def _begin(self, mark: Mark, *, plainly: bool) -> None:
+        self._begun, self._timed = mark, None
         self.plainly, self.left = plainly, WARM
 
     def _judge(self) -> bool | None:
@@ -113,25 +116,27 @@ class Pace:
             return None
         if min(ours) > CLEAR * max(plain):
             return True
-        if min(plain) > CLEAR * max(ours) or self._most == FEWEST:
+        if min(plain) > CLEAR * max(ours):
             return False
-        if len(plain) < self._most:
+        if len(plain) < PAIRS:
             return None
         longer = sum([one > other for one in ours for other in plain])
         return longer >= AGREE * len(ours) * len(plain) and self._median(ours) > MARGIN * self._median(plain)
 
     def _end(self, *, lost: bool, new: bool = False) -> None:
-        """Close the round."""
-        same = lost is self._had_lost and self._most == PAIRS and not new
+        """Close the round; what it took is made up for before the next one."""
+        same = lost is self._had_lost and not new
         self._gap = min(FACTOR * self._gap, MOST) if same else FIRST
-        self._in_round, self.plainly, self.left = False, lost, self._gap
-        self._had_lost, self._most = lost, PAIRS
+        self._begun, self.plainly, self.left = None, lost, self._gap
+        if new or not self._times[True]:
+            return
+        self._had_lost = lost
+        ours, plain = map(self._median, self._times)
         if lost:
-            ours, plain = map(self._median, self._times)
-            taken_s = (sum(self._times[False]) - sum(self._times[True])) * (self._window + WARM)
+            taken_s = self._taken_s - plain * self._calls
             self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
             self.lost = f"from call to call it took {told(ours)}, and {told(plain)} plainly"
-        if self._times[True] and self._median(self._times[True]) * self._window < LONG_S:
+        if plain * self._window < LONG_S:
             self._window = min(2 * self._window, LONGEST)
 
     @staticmethod

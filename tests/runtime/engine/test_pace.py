@@ -1,0 +1,134 @@
+"""Windows of calls with rote and without it."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+
+import pytest
+
+from rote.runtime.engine.ledger.pace import FIRST, MOST, MOST_VOID, PAIRS, SHARE, WARM, WINDOW, Mark, Pace
+
+PLAIN_S = 1e-3
+Costs = Callable[[int], float]
+
+
+class Loop:
+    """A loop that makes calls as a pace says; a call of each kind takes what a function of its number says."""
+
+    def __init__(self, ours: Costs, plain: Costs = lambda number: PLAIN_S) -> None:
+        self.pace = Pace()
+        self.costs = (ours, plain)
+        self.now, self.others, self.thread = 0.0, 0, 1
+        self.kinds: list[bool] = []
+        self.lost_s = 0.0
+        self._left = self.pace.left
+
+    def make(self, calls: int) -> Loop:
+        for _ in range(calls):
+            number = len(self.kinds)
+            if self._left == 0:
+                self.pace.turn(Mark(number, self.now, self.others, self.thread))
+                self._left = self.pace.left
+            self._left -= 1
+            self.kinds.append(self.pace.plainly)
+            seconds = self.costs[self.pace.plainly](number)
+            self.now += seconds
+            self.lost_s += seconds - self.costs[True](number)
+        return self
+
+    def share(self, begin: int) -> float:
+        """Of the calls from one on, how many ran plainly."""
+        return sum(self.kinds[begin:]) / len(self.kinds[begin:])
+
+
+def always(times: float) -> Costs:
+    return lambda number: times * PLAIN_S
+
+
+@pytest.mark.parametrize("times", [1.04, 1.2, 1.7, 5.0, 50.0])
+def test_what_is_slower_is_left(times):
+    """However much slower it is: in the long run it takes no more than a share of the time."""
+    loop = Loop(always(times)).make(40_000)
+    assert loop.share(400) > 0.9 and loop.share(20_000) > 0.98
+    first_s = (FIRST + 2 * WINDOW) * (times - 1) * PLAIN_S  # until anything is known
+    assert loop.lost_s - first_s <= 1.5 * SHARE * 40_000 * PLAIN_S
+    assert "from call to call it took" in loop.pace.lost or any(loop.kinds[-9:])
+
+
+@pytest.mark.parametrize("times", [0.1, 0.5, 0.7])
+def test_what_is_clearly_faster_loses_two_windows(times):
+    loop = Loop(always(times)).make(FIRST + 100)
+    assert sum(loop.kinds) == 2 * (WINDOW + WARM)
+    assert loop.make(40_000).share(0) < 0.01
+
+
+@pytest.mark.parametrize("times", [0.95, 1.0, 1.01])
+def test_about_as_fast_is_not_slower(times):
+    loop = Loop(always(times)).make(FIRST + 100)
+    assert sum(loop.kinds) == PAIRS * (WINDOW + WARM)
+    assert loop.make(40_000).share(0) < 0.1
+
+
+def test_the_time_is_that_of_all_keys():
+    """Each fifth call takes ten times as long, and the others save a little: no key of theirs loses."""
+    loop = Loop(lambda number: PLAIN_S * (10 if number % 5 == 0 else 0.8)).make(5000)
+    assert loop.share(200) > 0.9
+    loop = Loop(lambda number: PLAIN_S * (1.5 if number % 5 == 0 else 0.4)).make(5000)
+    assert loop.share(200) < 0.05
+
+
+def test_a_loop_whose_steps_are_not_alike():
+    """Episodes of ten to forty calls, at whose end the policy is trained, which takes as long as eight calls."""
+    dice, ends, at = random.Random(0), set[int](), 0
+    while at < 10_000:
+        at += dice.randrange(10, 40)
+        ends.add(at)
+    plain = lambda number: PLAIN_S * (9 if number in ends else 1)  # noqa: E731
+    assert Loop(lambda number: 2 * plain(number), plain).make(10_000).share(1000) > 0.9
+    assert Loop(lambda number: 0.5 * plain(number), plain).make(10_000).share(1000) < 0.1
+
+
+def test_others_that_use_the_machine():
+    """One in twenty calls is interrupted for as long as ten calls take."""
+    dice = random.Random(1)
+    interrupted = [1 + 10 * (dice.random() < 0.05) + 0.1 * dice.random() for _ in range(20_000)]
+    for times, most, least in ((1.2, 1.0, 0.8), (0.8, 0.2, 0.0)):
+        found = Loop(lambda number, times=times: times * PLAIN_S * interrupted[number],
+                     lambda number: PLAIN_S * interrupted[number]).make(20_000)  # fmt: skip
+        assert least <= found.share(2000) <= most
+
+
+def test_a_program_that_comes_to_what_replays():
+    loop = Loop(lambda number: PLAIN_S * (2 if number < 1000 else 0.3)).make(1000)
+    assert loop.share(100) > 0.9
+    assert loop.make(8 * MOST).share(3 * MOST) < 0.1
+
+
+def test_a_program_that_comes_to_what_is_slower():
+    loop = Loop(lambda number: PLAIN_S * (0.3 if number < 20_000 else 2.0)).make(20_000 + 2 * MOST)
+    assert loop.share(20_000 + MOST + 200) > 0.9
+
+
+def test_a_window_with_a_traced_call_says_nothing():
+    loop = Loop(lambda number: PLAIN_S * (100 if number == FIRST + 2 else 0.5))
+    loop.make(FIRST + 3)
+    loop.others += 1
+    assert sum(loop.make(200).kinds) == 2 * (WINDOW + WARM)
+    assert loop.pace.lost == ""
+
+
+@pytest.mark.parametrize("what", ["others", "thread"])
+def test_a_round_of_windows_that_say_nothing_is_given_up(what):
+    loop = Loop(always(3.0)).make(FIRST)
+    for _ in range((MOST_VOID + 2) * (WINDOW + WARM)):
+        setattr(loop, what, getattr(loop, what) + 1)
+        loop.make(1)
+    assert not loop.pace.plainly and loop.pace.left == FIRST
+    assert loop.make(1000).share(FIRST + 300) > 0.8  # the next one says it
+
+
+def test_rounds_that_cost_much_are_made_up_for():
+    loop = Loop(always(1000.0)).make(FIRST + 100)
+    assert loop.pace.plainly and loop.pace.left >= math.floor(2 * WINDOW * 999 / SHARE)
