@@ -117,6 +117,7 @@ def test_a_recording_that_loses_is_dropped(
 def test_calls_are_left_alone_where_all_keys_have_lost(
     device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch, comes_once: bool
 ) -> None:
+    set_costs(monkeypatch, traced_s=1e-3)  # to trace a call costs nothing, or it would have to be paid for
     looked: list[Any] = []
     monkeypatch.setattr(SpacedPath, "call", lambda self, *given: looked.append(given) or CALL(self, *given))
     clock.replay_s = 150e-6
@@ -139,7 +140,8 @@ def test_it_can_be_kept(device: torch.device, clock: Clock) -> None:
     assert report.recordings[0].replay_us is None
 
 
-def test_other_keys_go_on(device: torch.device, clock: Clock) -> None:
+def test_other_keys_go_on(device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_costs(monkeypatch, traced_s=1e-3)  # to trace a call costs nothing, or it would have to be paid for
     clock.replay_s = 150e-6
     g = rote.graph(doubled(clock))
     for _ in range(2 * TWO_ROUNDS):
@@ -436,11 +438,12 @@ def test_calls_are_left_alone_where_hardly_any_key_replays(
     device: torch.device, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each 32nd call has another key, which wins; where each second one has, none is left alone."""
+    set_costs(monkeypatch, traced_s=1e-3)  # to trace a call costs nothing, or it would have to be paid for
     left: list[None] = []
     slot: Any = Rest.left
 
     def put(rest: Rest, calls: int) -> None:
-        if calls and calls == slot.__get__(rest) - 1:
+        if calls and calls == getattr(rest, "left", 0) - 1:
             left.append(None)
         slot.__set__(rest, calls)
 

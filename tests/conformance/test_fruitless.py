@@ -7,7 +7,7 @@ import weakref
 
 import pytest
 import torch
-from tests.clock import set_costs
+from tests.clock import set_costs, set_saved
 from torch import nn
 
 import rote
@@ -84,7 +84,7 @@ def test_a_value_that_is_new_in_every_call(device, traced, reason, where):
         "second time on."
     )
     why = reason(g, "RT309")
-    assert why.message == "tracing may take 3 % of the time of plain calls, and has taken that"
+    assert why.message == f"tracing may take {100 * SHARE:g} % of the time of plain calls, and has taken that"
     assert why.count == FREE_CALLS - len(traced)
 
 
@@ -287,7 +287,7 @@ def test_keys_that_are_new_in_every_call(device, traced, reason):
     assert len(traced) == FREE_KEYS  # none comes twice
     why = reason(g, "RT309")
     assert why.message.startswith(
-        "tracing may take 3 % of the time of plain calls, and has taken that; args[1] was "
+        f"tracing may take {100 * SHARE:g} % of the time of plain calls, and has taken that; args[1] was "
     )
     assert why.count == 300 - FREE_KEYS and g.report().calls == g.report().eager == 300
 
@@ -512,7 +512,9 @@ def test_a_stream_of_many_shapes_has_its_first_recordings_when_they_come_again(d
     assert g.report().replayed >= FREE_KEYS / 2, g.explain()
 
 
-def test_a_rate_that_is_lowered_now_and_then_is_recorded_after_many_replays(device):
+def test_a_rate_that_is_lowered_now_and_then_is_recorded_after_many_replays(device, monkeypatch):
+    set_costs(monkeypatch)
+    set_saved(monkeypatch)  # or nothing would pay for it
     state = {"rate": 1.0}
     g = rote.graph(lambda x: x * state["rate"])
     for n in range(400):
@@ -542,7 +544,9 @@ def test_calls_now_and_then_that_no_recording_answers(device, traced, every):
     assert sum([why.count for why in g.report().reasons if why.code == "RT309"]) >= misses - len(traced)
 
 
-def test_a_state_that_comes_to_stay_is_recorded_after_many_misses(device, traced):
+def test_a_state_that_comes_to_stay_is_recorded_after_many_misses(device, traced, monkeypatch):
+    set_costs(monkeypatch)
+    set_saved(monkeypatch)  # or nothing would pay for it
     holder = nn.Linear(2, 2).to(device)
     holder.mode = ""
     g = rote.graph(torch.no_grad()(lambda x: holder(x) * (2 if holder.mode == "other" else 1)))

@@ -273,8 +273,10 @@ class Graphed:
             others += self._parts.lessons if self._parts is not None else 0
             pace.turn(Mark(self._counts.calls, PROCESS.time(), others, get_ident()))
             paths.left = 0 if pace.plainly else pace.left - 1
+            if pace.saved_s is not None:  # by all calls, of which replays are a share
+                self._ledger.note_saved(pace.saved_s * self._counts.calls / max(self._counts.replayed, 1))
             if pace.plainly:
-                text = pace.lost or "a plain call was made, to compare others with"
+                text = pace.lost or "a plain call was made, to compare replays with"
                 paths.pause(pace.left, reason(rules.SLOWER, text, user_site(sys._getframe(2))))
             return pace.plainly
         finally:

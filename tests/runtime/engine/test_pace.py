@@ -15,7 +15,7 @@ Costs = Callable[[int], float]
 
 
 class Loop:
-    """A loop that makes calls as a pace says; a call of each kind takes what a function of its number says."""
+    """A loop that makes calls as a pace says; what one takes is a function of its number, for each kind."""
 
     def __init__(self, ours: Costs, plain: Costs = lambda number: PLAIN_S) -> None:
         self.pace = Pace()
@@ -48,7 +48,7 @@ def always(times: float) -> Costs:
 
 
 @pytest.mark.parametrize("times", [1.04, 1.2, 1.7, 5.0, 50.0])
-def test_what_is_slower_is_left(times):
+def test_what_is_slower_is_left(times: float) -> None:
     """However much slower it is: in the long run it takes no more than a share of the time."""
     loop = Loop(always(times)).make(40_000)
     assert loop.share(400) > 0.9 and loop.share(20_000) > 0.98
@@ -58,20 +58,20 @@ def test_what_is_slower_is_left(times):
 
 
 @pytest.mark.parametrize("times", [0.1, 0.5, 0.7])
-def test_what_is_clearly_faster_loses_two_windows(times):
+def test_what_is_clearly_faster_loses_two_windows(times: float) -> None:
     loop = Loop(always(times)).make(FIRST + 100)
     assert sum(loop.kinds) == 2 * (WINDOW + WARM)
     assert loop.make(40_000).share(0) < 0.01
 
 
 @pytest.mark.parametrize("times", [0.95, 1.0, 1.01])
-def test_about_as_fast_is_not_slower(times):
+def test_about_as_fast_is_not_slower(times: float) -> None:
     loop = Loop(always(times)).make(FIRST + 100)
     assert sum(loop.kinds) == PAIRS * (WINDOW + WARM)
     assert loop.make(40_000).share(0) < 0.1
 
 
-def test_the_time_is_that_of_all_keys():
+def test_the_time_is_that_of_all_keys() -> None:
     """Each fifth call takes ten times as long, and the others save a little: no key of theirs loses."""
     loop = Loop(lambda number: PLAIN_S * (10 if number % 5 == 0 else 0.8)).make(5000)
     assert loop.share(200) > 0.9
@@ -79,8 +79,8 @@ def test_the_time_is_that_of_all_keys():
     assert loop.share(200) < 0.05
 
 
-def test_a_loop_whose_steps_are_not_alike():
-    """Episodes of ten to forty calls, at whose end the policy is trained, which takes as long as eight calls."""
+def test_a_loop_whose_steps_are_not_alike() -> None:
+    """Episodes of ten to forty calls, each with a training step behind it that takes as long as eight."""
     dice, ends, at = random.Random(0), set[int](), 0
     while at < 10_000:
         at += dice.randrange(10, 40)
@@ -90,7 +90,7 @@ def test_a_loop_whose_steps_are_not_alike():
     assert Loop(lambda number: 0.5 * plain(number), plain).make(10_000).share(1000) < 0.1
 
 
-def test_others_that_use_the_machine():
+def test_others_that_use_the_machine() -> None:
     """One in twenty calls is interrupted for as long as ten calls take."""
     dice = random.Random(1)
     interrupted = [1 + 10 * (dice.random() < 0.05) + 0.1 * dice.random() for _ in range(20_000)]
@@ -100,18 +100,18 @@ def test_others_that_use_the_machine():
         assert least <= found.share(2000) <= most
 
 
-def test_a_program_that_comes_to_what_replays():
+def test_a_program_that_comes_to_what_replays() -> None:
     loop = Loop(lambda number: PLAIN_S * (2 if number < 1000 else 0.3)).make(1000)
     assert loop.share(100) > 0.9
     assert loop.make(8 * MOST).share(3 * MOST) < 0.1
 
 
-def test_a_program_that_comes_to_what_is_slower():
+def test_a_program_that_comes_to_what_is_slower() -> None:
     loop = Loop(lambda number: PLAIN_S * (0.3 if number < 20_000 else 2.0)).make(20_000 + 2 * MOST)
     assert loop.share(20_000 + MOST + 200) > 0.9
 
 
-def test_a_window_with_a_traced_call_says_nothing():
+def test_a_window_with_a_traced_call_says_nothing() -> None:
     loop = Loop(lambda number: PLAIN_S * (100 if number == FIRST + 2 else 0.5))
     loop.make(FIRST + 3)
     loop.others += 1
@@ -120,7 +120,7 @@ def test_a_window_with_a_traced_call_says_nothing():
 
 
 @pytest.mark.parametrize("what", ["others", "thread"])
-def test_a_round_of_windows_that_say_nothing_is_given_up(what):
+def test_a_round_of_windows_that_say_nothing_is_given_up(what: str) -> None:
     loop = Loop(always(3.0)).make(FIRST)
     for _ in range((MOST_VOID + 2) * (WINDOW + WARM)):
         setattr(loop, what, getattr(loop, what) + 1)
@@ -129,6 +129,6 @@ def test_a_round_of_windows_that_say_nothing_is_given_up(what):
     assert loop.make(1000).share(FIRST + 300) > 0.8  # the next one says it
 
 
-def test_rounds_that_cost_much_are_made_up_for():
+def test_rounds_that_cost_much_are_made_up_for() -> None:
     loop = Loop(always(1000.0)).make(FIRST + 100)
     assert loop.pace.plainly and loop.pace.left >= math.floor(2 * WINDOW * 999 / SHARE)

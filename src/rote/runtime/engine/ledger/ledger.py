@@ -223,6 +223,7 @@ class Ledger:
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
         self._searches = self._ahead = 0
+        self._most_saved_s = math.inf
         self._since = 0  # the last traced call
         self._unused = self._lessons = 0  # recordings, and calls that learned something, less the replays
         self._compared = False
@@ -332,6 +333,10 @@ class Ledger:
         self._compared = True
         self._plain_s, self._replay_s = min(self._plain_s or plain_s, plain_s), replay_s
 
+    def note_saved(self, seconds: float) -> None:
+        """As far as the time from one call to the next tells, a replay saves no more than this."""
+        self._most_saved_s = max(seconds, 0.0)
+
     def _earn_by_replays(self) -> None:
         """Replays earn once it is known what a plain call takes."""
         if self._plain_s:
@@ -342,7 +347,7 @@ class Ledger:
     @property
     def _saved_s(self) -> float:
         """What a replay saves."""
-        return max(self._plain_s - self._replay_s, 0.0)
+        return min(max(self._plain_s - self._replay_s, 0.0), self._most_saved_s)
 
     @property
     def _replay_earns_for_work_s(self) -> float:
@@ -383,6 +388,12 @@ class Ledger:
     def _next_work_s(self) -> float:
         """What the next such step takes, as far as is known."""
         return self._work_s or max(self._trace_s, FIRST_WORK_S)
+
+    @property
+    def replays_for_trace(self) -> int:
+        """How many replays pay for a traced call, as far as is known; ``LONGEST_REST`` at most."""
+        each_s = REINVESTED * self._saved_s if self._plain_s else 0.0
+        return min(math.ceil(self._trace_s / each_s), LONGEST_REST) if each_s else LONGEST_REST
 
     def replays_in(self, seconds: float, most: int) -> int:
         """How many replays there are in some time, as far as is known: one at least, ``most`` at most."""

@@ -74,12 +74,14 @@ class Pace:
         left: Calls from the last turn to the next one.
         plainly: Whether these run plainly.
         lost: Why they do, if it is no window.
+        saved_s: Seconds that a call was shorter with rote in the last round; None before one.
     """
 
     def __init__(self) -> None:
         self.left = FIRST
         self.plainly = False
         self.lost = ""
+        self.saved_s: float | None = None
         self._begun: Mark | None = None  # where the window that is under way began
         self._timed: Mark | None = None  # and where its calls began that are timed
         self._times: tuple[list[float], list[float]] = ([], [])
@@ -132,6 +134,7 @@ class Pace:
             return
         self._had_lost = lost
         ours, plain = map(self._median, self._times)
+        self.saved_s = plain - ours
         if lost:
             taken_s = self._taken_s - plain * self._calls
             self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
