@@ -13,7 +13,7 @@ from torch import nn
 
 import rote
 from rote import Graphed
-from rote.runtime.engine.ledger.pace import FIRST, WARM, WINDOW
+from rote.runtime.engine.ledger.pace import FIRST
 
 LONG = 400
 """Calls after which it is known for a while."""
@@ -79,7 +79,7 @@ def test_replays_that_are_faster_go_on(device: torch.device, time: Time) -> None
     calls(call, device, LONG)
     assert replayed(g, lambda: calls(call, device, LONG)) >= 0.9 * LONG
     why = next(why for why in g.report().reasons if why.code == "RT308")
-    assert "a plain call was made" in why.message and why.count <= 8 * (WINDOW + WARM)
+    assert "a plain call was made" in why.message and why.count <= 40
 
 
 def test_what_costs_after_the_call_is_seen(device: torch.device, time: Time) -> None:
@@ -116,7 +116,7 @@ def test_looks_that_find_nothing_are_seen(device: torch.device, time: Time) -> N
 
 def test_a_program_that_comes_to_what_pays_replays_again(device: torch.device, time: Time) -> None:
     g = rote.graph(doubled(time))
-    calls(time.passes(g, replay=3.0, other=0.0), device, FIRST + 10 * (WINDOW + WARM))
+    calls(time.passes(g, replay=3.0, other=0.0), device, 2 * FIRST)
     assert g._pace.plainly
     call = time.passes(g, replay=0.2, other=0.0)
     calls(call, device, 16 * LONG)

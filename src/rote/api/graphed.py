@@ -206,7 +206,7 @@ class Graphed:
             return paths.plain(*args, **kwargs)
         paths.left -= 1
         if paths.left < 0 and self._turn():
-            return paths.plain(*args, **kwargs)
+            return self._function(*args, **kwargs)
         value = paths.newest.call(args, kwargs)
         if value is NOT_MINE:
             value = paths.answer(args, kwargs)
@@ -272,12 +272,19 @@ class Graphed:
             others = self._ledger.lessons + self._counts.compared
             others += self._parts.lessons if self._parts is not None else 0
             pace.turn(Mark(self._counts.calls, PROCESS.time(), others, get_ident()))
-            paths.left = 0 if pace.plainly else pace.left - 1
-            if pace.saved_s is not None:  # by all calls, of which replays are a share
-                self._ledger.note_saved(pace.saved_s * self._counts.calls / max(self._counts.replayed, 1))
+            paths.left = pace.left - 1
             if pace.plainly:
                 text = pace.lost or "a plain call was made, to compare replays with"
-                paths.pause(pace.left, reason(rules.SLOWER, text, user_site(sys._getframe(2))))
+                why = reason(rules.SLOWER, text, user_site(sys._getframe(2)))
+                self._counts.calls += 1
+                self._tally.add([why])
+                if pace.left > 1:
+                    paths.left = 0
+                    paths.pause(pace.left - 1, why)
+            if (
+                not pace.is_in_round and pace.saved_s is not None
+            ):  # by all calls, of which replays are a share
+                self._ledger.note_saved(pace.saved_s * self._counts.calls / max(self._counts.replayed, 1))
             return pace.plainly
         finally:
             self._lock.release()

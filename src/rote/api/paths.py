@@ -249,13 +249,9 @@ class Paths:
             self.plain = function
 
     def pause(self, calls: int, why: Reason) -> None:
-        """Nothing is asked in so many calls, nor are parts met; what was there is there behind them.
-
-        The first one is under way.
-        """
+        """Nothing is asked in so many calls, nor are parts met; what was there is there behind them."""
         self._paused, self._pause = self.newest, Rest(calls, self._counts, [why])
         self.newest = self.alone = self._pause
-        self._pause.left -= 1
         self.plain = self._function
 
     def resume(self) -> None:

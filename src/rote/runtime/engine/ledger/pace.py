@@ -5,12 +5,16 @@ call costs besides: looks that find no recording, a recording for each result th
 through many calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds
 by turns, and what counts is the time from one call to the next, with all that the caller does between.
 
-- A round ends as soon as one kind is clearly faster: two windows of each. So those that win lose few replays.
-  Else there are ``PAIRS``, which cost little, as both kinds are about as fast.
+- A round ends as soon as one kind is clearly faster, from three windows of each on. So those that win lose
+  few replays. Else there are more, which cost little, as both kinds are about as fast.
+- Something may happen in each tenth call: data are loaded, a target is updated, the policy is trained.
+  Windows by turns would meet it in those of one kind alone, so they come in the order of Thue and Morse, and
+  how long they are was drawn. Means count where they differ by more than chance, as each fifth call may be
+  the one that is slow; else medians do.
 - Where plain calls follow each other faster, the next ones are all plain, until these have made up for what
   the round has lost. Then there is another round: a program may have come to what replays.
-- A window in which a call was traced says nothing, nor does one with plain calls of a contest, or one that
-  ends on another thread.
+- A call that was traced says nothing, nor does a plain one of a contest, or one behind which another thread
+  calls.
 - Windows go by the number of the call, so they are the same ones on all ranks, and of all wrappers that are
   called by turns.
 
@@ -22,6 +26,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from random import Random
 from typing import NamedTuple
 
 from ...recording.contest import told
@@ -29,17 +34,25 @@ from ...recording.contest import told
 FIRST = 48
 """Calls before the first round, and between two that do not say the same."""
 
-WINDOW, WARM = 4, 1
-"""Calls of a window that are timed, and those before them: caches are as the others left them."""
+WARM = 1
+"""Calls of a window before those that are timed: caches are as the others left them."""
 
-LONGEST, LONG_S = 32, 10e-3
-"""Calls of a window at most, and seconds from which on a window is not made longer."""
+LONG_S = 20e-3
+"""Seconds of a call from which on one is a window, and none comes before it."""
 
-FEWEST, PAIRS = 2, 6
-"""Windows of each kind that are compared, where all of one kind are shorter and where they are not."""
+FEWEST, PAIRS, MOST_PAIRS = 3, 6, 24
+"""Windows of each kind that are compared where one kind is clearly faster, and where not: in the first round,
+and then twice as many in each."""
 
-CLEAR, MARGIN, AGREE = 1.25, 1.02, 0.6
-"""How many times longer windows are that are so clearly; that are at all, in this share of comparisons."""
+CLEAR, MARGIN = 1.25, 1.02
+"""How many times longer calls are that are so clearly, and that are at all."""
+
+ORDER = tuple(number.bit_count() % 2 == 1 for number in range(2 * MOST_PAIRS))
+LENGTHS = tuple(Random(5).choices((3, 4, 5, 6), k=len(ORDER)))
+"""Which windows are those of plain calls, and how many calls of each are timed: the same on all ranks."""
+
+SURE, LIKELY = 3.0, 2.0
+"""By how many of their standard errors means differ."""
 
 FACTOR, MOST = 8, 4096
 """How many times later the next round is that says the same, and calls between two at most."""
@@ -47,12 +60,12 @@ FACTOR, MOST = 8, 4096
 SHARE = 0.02
 """Of the time of plain calls, what rounds may take that are lost."""
 
-MOST_VOID = 4
-"""Windows of a round that may say nothing."""
+MOST_VOID = 8
+"""Calls of a round that may say nothing."""
 
 
 class Mark(NamedTuple):
-    """What is known where a window begins or ends.
+    """What is known before a call.
 
     Attributes:
         calls: Those so far.
@@ -82,66 +95,72 @@ class Pace:
         self.plainly = False
         self.lost = ""
         self.saved_s: float | None = None
-        self._begun: Mark | None = None  # where the window that is under way began
-        self._timed: Mark | None = None  # and where its calls began that are timed
+        self._last: Mark | None = None  # before the last call of the round that is under way
         self._times: tuple[list[float], list[float]] = ([], [])
-        self._calls, self._taken_s = 0, 0.0  # of all windows that have said something
-        self._window, self._gap, self._void, self._had_lost = WINDOW, FIRST, 0, False
+        self._windows = self._warm = self._timed = self._void = 0
+        self._most, self._gap, self._had_lost = PAIRS, FIRST, False
+
+    @property
+    def is_in_round(self) -> bool:
+        """Whether it is asked before each call."""
+        return self._last is not None
 
     def turn(self, mark: Mark) -> None:
         """The calls that were left are made: what is with the next ones."""
-        begun, timed = self._begun, self._timed
-        if begun is None:
-            self._times, self._calls, self._taken_s, self._void, self.lost = ([], []), 0, 0.0, 0, ""
-            self._begin(mark, plainly=False)
-        elif timed is None:
-            self._timed, self.left = mark, self._window
-        elif mark.calls <= timed.calls or (mark.others, mark.thread) != (begun.others, begun.thread):
+        last, self._last = self._last, mark
+        if last is None:
+            self._times, self._windows, self._void, self.left, self.lost = ([], []), 0, 0, 1, ""
+            self._begin(0.0)
+            return
+        calls, seconds = mark.calls - last.calls, mark.now - last.now
+        if calls <= 0 or (mark.others, mark.thread) != (last.others, last.thread):
             self._void += 1
-            again = self._void <= MOST_VOID
-            self._begin(mark, plainly=self.plainly) if again else self._end(lost=False, new=True)
-        else:
-            self._times[self.plainly].append((mark.now - timed.now) / (mark.calls - timed.calls))
-            self._calls += mark.calls - begun.calls
-            self._taken_s += mark.now - begun.now
-            lost = self._judge() if self.plainly else None
-            self._begin(mark, plainly=not self.plainly) if lost is None else self._end(lost=lost)
+            if self._void > MOST_VOID:
+                self._end(lost=False, new=True)
+            return
+        if self._warm:
+            self._warm -= 1
+            return
+        self._times[self.plainly].append(seconds / calls)
+        self._timed -= 1
+        if self._timed:
+            return
+        self._windows += 1
+        lost = self._judge() if self._windows % 2 == 0 else None
+        self._begin(seconds / calls) if lost is None else self._end(lost=lost)
 
-    def _begin(self, mark: Mark, *, plainly: bool) -> None:
-        self._begun, self._timed = mark, None
-        self.plainly, self.left = plainly, WARM
+    def _begin(self, call_s: float) -> None:
+        """Begin a window."""
+        self.plainly = ORDER[self._windows]
+        self._warm, self._timed = (WARM, LENGTHS[self._windows]) if call_s < LONG_S else (0, 1)
 
     def _judge(self) -> bool | None:
         """Whether plain calls follow each other faster; None if that is not known yet."""
-        ours, plain = self._times
-        if len(plain) < FEWEST:
+        pairs = self._windows // 2
+        if pairs < FEWEST:
             return None
-        if min(ours) > CLEAR * max(plain):
-            return True
-        if min(plain) > CLEAR * max(ours):
-            return False
-        if len(plain) < PAIRS:
+        ours, plain = (max(statistics.fmean(times), 1e-9) for times in self._times)
+        differ_s = abs(ours - plain)
+        error_s = math.sqrt(sum([statistics.variance(times) / len(times) for times in self._times]))
+        if differ_s > SURE * error_s and max(ours, plain) > CLEAR * min(ours, plain):
+            return ours > plain
+        if pairs < self._most:
             return None
-        longer = sum([one > other for one in ours for other in plain])
-        return longer >= AGREE * len(ours) * len(plain) and self._median(ours) > MARGIN * self._median(plain)
+        if differ_s <= LIKELY * error_s:
+            ours, plain = map(statistics.median, self._times)
+        return ours > MARGIN * plain
 
     def _end(self, *, lost: bool, new: bool = False) -> None:
         """Close the round; what it took is made up for before the next one."""
         same = lost is self._had_lost and not new
         self._gap = min(FACTOR * self._gap, MOST) if same else FIRST
-        self._begun, self.plainly, self.left = None, lost, self._gap
-        if new or not self._times[True]:
+        self._last, self.plainly, self.left = None, lost, self._gap
+        if new:
             return
-        self._had_lost = lost
-        ours, plain = map(self._median, self._times)
+        self._had_lost, self._most = lost, min(2 * self._most, MOST_PAIRS)
+        ours, plain = (max(statistics.fmean(times), 1e-9) for times in self._times)
         self.saved_s = plain - ours
         if lost:
-            taken_s = self._taken_s - plain * self._calls
+            taken_s = (ours - plain) * len(self._times[False])
             self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
             self.lost = f"from call to call it took {told(ours)}, and {told(plain)} plainly"
-        if plain * self._window < LONG_S:
-            self._window = min(2 * self._window, LONGEST)
-
-    @staticmethod
-    def _median(seconds: list[float]) -> float:
-        return max(statistics.median(seconds), 1e-9)
