@@ -257,7 +257,7 @@ class Graphed:
             self._ledger.add_plain(max(own_s, 0.0))
 
     def _begin_pace(self) -> None:
-        self._pace = Pace()
+        self._pace, self._paced = Pace(), dict[str, list[Reason]]()
         if self._enabled and self._ledger.is_paced:
             self._paths.left = self._pace.left
 
@@ -274,20 +274,25 @@ class Graphed:
             pace.turn(Mark(self._counts.calls, PROCESS.time(), others, get_ident()))
             paths.left = pace.left - 1
             if pace.plainly:
-                text = pace.lost or "a plain call was made, to compare replays with"
-                why = reason(rules.SLOWER, text, user_site(sys._getframe(2)))
+                reasons = self._paced_by(pace.lost or "a plain call was made, to compare replays with")
                 self._counts.calls += 1
-                self._tally.add([why])
+                self._tally.add(reasons)
                 if pace.left > 1:
                     paths.left = 0
-                    paths.pause(pace.left - 1, why)
-            if (
-                not pace.is_in_round and pace.saved_s is not None
-            ):  # by all calls, of which replays are a share
-                self._ledger.note_saved(pace.saved_s * self._counts.calls / max(self._counts.replayed, 1))
+                    paths.pause(pace.left - 1, reasons)
+            if not pace.is_in_round and pace.saved_s is not None:
+                share = self._counts.replayed / self._counts.calls
+                self._ledger.note_saved(pace.saved_s / max(share, 0.01))
+            pace.go_on(PROCESS.time())
             return pace.plainly
         finally:
             self._lock.release()
+
+    def _paced_by(self, text: str) -> list[Reason]:
+        """Why calls run plainly; the line that calls is looked for in the first of them."""
+        if text not in self._paced:
+            self._paced = {text: [reason(rules.SLOWER, text, user_site(sys._getframe(3)))]}
+        return self._paced[text]
 
     def _needs_parts(self) -> bool:
         """Whether calls run plainly, and not only since nothing was recorded yet."""

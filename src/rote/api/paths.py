@@ -248,9 +248,9 @@ class Paths:
         if self._pause is None:
             self.plain = function
 
-    def pause(self, calls: int, why: Reason) -> None:
+    def pause(self, calls: int, reasons: list[Reason]) -> None:
         """Nothing is asked in so many calls, nor are parts met; what was there is there behind them."""
-        self._paused, self._pause = self.newest, Rest(calls, self._counts, [why])
+        self._paused, self._pause = self.newest, Rest(calls, self._counts, reasons)
         self.newest = self.alone = self._pause
         self.plain = self._function
 

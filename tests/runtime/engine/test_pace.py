@@ -39,7 +39,7 @@ class Loop:
     def __init__(self, ours: Costs, plain: Costs = lambda number: PLAIN_S) -> None:
         self.pace = Pace()
         self.costs = (ours, plain)
-        self.now, self.others, self.thread = 0.0, 0, 1
+        self.now, self.others, self.thread, self.asked_s = 0.0, 0, 1, 0.0
         self.kinds: list[bool] = []
         self.lost_s = 0.0
         self._left = self.pace.left
@@ -49,6 +49,8 @@ class Loop:
             number = len(self.kinds)
             if self._left == 0:
                 self.pace.turn(Mark(number, self.now, self.others, self.thread))
+                self.now += self.asked_s
+                self.pace.go_on(self.now)
                 self._left = self.pace.left
             self._left -= 1
             self.kinds.append(self.pace.plainly)
@@ -76,7 +78,7 @@ def test_what_is_slower_is_left(times: float) -> None:
     assert "from call to call it took" in loop.pace.lost or any(loop.kinds[-9:])
 
 
-@pytest.mark.parametrize("times", [0.1, 0.5, 0.7])
+@pytest.mark.parametrize("times", [0.51, 0.6, 0.7])
 def test_what_is_clearly_faster_loses_three_windows(times: float) -> None:
     loop = Loop(always(times)).make(FIRST + 100)
     assert sum(loop.kinds) == calls_of(FEWEST, plainly=True)
@@ -110,7 +112,7 @@ def test_a_loop_whose_steps_are_not_alike() -> None:
 
 
 def test_what_happens_now_and_then() -> None:
-    """Each n-th call is followed by what takes as long as ten, the same in both kinds: that is no difference."""
+    """Each n-th call is followed by what takes as long as ten, whichever kind it is of."""
     wrong, loops = list[tuple[int, int, float]](), 0
     for every in (*range(3, 20), 25, 32, 50, 64, 100):
         for begin in range(0, every, 4):
@@ -165,6 +167,22 @@ def test_a_round_of_windows_that_say_nothing_is_given_up(what: str) -> None:
     assert loop.make(1000).share(FIRST + 300) > 0.8  # the next one says it
 
 
+def test_what_is_twice_as_long_in_each_call_is_known_at_once() -> None:
+    for times in (0.3, 3.0):
+        loop = Loop(always(times)).make(FIRST + calls_of(1, plainly=True) + calls_of(1, plainly=False) + 1)
+        assert not loop.pace.is_in_round and loop.pace.plainly is (times > 1)
+
+
+@pytest.mark.parametrize("times", [0.9, 1.5])
+def test_what_it_takes_to_ask_is_made_up_for(times: float) -> None:
+    """Of calls of some microseconds, to look at the clock takes as long as several."""
+    loop = Loop(always(times))
+    loop.asked_s = 10 * PLAIN_S
+    loop.make(60_000)
+    asked = sum([one != other for one, other in zip(loop.kinds, loop.kinds[1:], strict=False)])
+    assert asked and loop.now - sum(loop.costs[kind](0) for kind in loop.kinds) <= 2 * SHARE * loop.now
+
+
 def test_rounds_that_cost_much_are_made_up_for() -> None:
     loop = Loop(always(1000.0)).make(FIRST + 100)
-    assert loop.pace.plainly and loop.pace.left >= math.floor(9 * 999 / SHARE)
+    assert loop.pace.plainly and loop.pace.left >= math.floor(LENGTHS[0] * 999 / SHARE)

@@ -5,14 +5,15 @@ call costs besides: looks that find no recording, a recording for each result th
 through many calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds
 by turns, and what counts is the time from one call to the next, with all that the caller does between.
 
-- A round ends as soon as one kind is clearly faster, from three windows of each on. So those that win lose
-  few replays. Else there are more, which cost little, as both kinds are about as fast.
+- A round ends as soon as one kind is clearly faster: from three windows of each on, or from one where each
+  call takes twice as long. So those that win lose few replays. Else there are more, which cost little, as both
+  kinds are about as fast.
 - Something may happen in each tenth call: data are loaded, a target is updated, the policy is trained.
   Windows by turns would meet it in those of one kind alone, so they come in the order of Thue and Morse, and
   how long they are was drawn. Means count where they differ by more than chance, as each fifth call may be
   the one that is slow; else medians do.
-- Where plain calls follow each other faster, the next ones are all plain, until these have made up for what
-  the round has lost. Then there is another round: a program may have come to what replays.
+- Where plain calls follow each other faster, the next ones are all plain. Then there is another round: a
+  program may have come to what replays. None comes before the calls have made up for what the last one took.
 - A call that was traced says nothing, nor does a plain one of a contest, or one behind which another thread
   calls.
 - Windows go by the number of the call, so they are the same ones on all ranks, and of all wrappers that are
@@ -44,8 +45,8 @@ FEWEST, PAIRS, MOST_PAIRS = 3, 6, 24
 """Windows of each kind that are compared where one kind is clearly faster, and where not: in the first round,
 and then twice as many in each."""
 
-CLEAR, MARGIN = 1.25, 1.02
-"""How many times longer calls are that are so clearly, and that are at all."""
+TWICE, CLEAR, MARGIN = 2.0, 1.25, 1.02
+"""How many times longer calls are, if each is in the first windows; that are so clearly; that are at all."""
 
 ORDER = tuple(number.bit_count() % 2 == 1 for number in range(2 * MOST_PAIRS))
 LENGTHS = tuple(Random(5).choices((3, 4, 5, 6), k=len(ORDER)))
@@ -96,6 +97,7 @@ class Pace:
         self.lost = ""
         self.saved_s: float | None = None
         self._last: Mark | None = None  # before the last call of the round that is under way
+        self._asked_s = 0.0  # for how long it was asked in the round
         self._times: tuple[list[float], list[float]] = ([], [])
         self._windows = self._warm = self._timed = self._void = 0
         self._most, self._gap, self._had_lost = PAIRS, FIRST, False
@@ -105,11 +107,18 @@ class Pace:
         """Whether it is asked before each call."""
         return self._last is not None
 
+    def go_on(self, now: float) -> None:
+        """The next call is about to be made, at a time in seconds."""
+        if self._last is not None:
+            self._asked_s += now - self._last.now
+            self._last = self._last._replace(now=now)
+
     def turn(self, mark: Mark) -> None:
         """The calls that were left are made: what is with the next ones."""
         last, self._last = self._last, mark
         if last is None:
-            self._times, self._windows, self._void, self.left, self.lost = ([], []), 0, 0, 1, ""
+            self._times, self._windows, self._void, self._asked_s = ([], []), 0, 0, 0.0
+            self.left, self.lost = 1, ""
             self._begin(0.0)
             return
         calls, seconds = mark.calls - last.calls, mark.now - last.now
@@ -136,7 +145,9 @@ class Pace:
 
     def _judge(self) -> bool | None:
         """Whether plain calls follow each other faster; None if that is not known yet."""
-        pairs = self._windows // 2
+        pairs, (one, other) = self._windows // 2, self._times
+        if min(one) > TWICE * max(other) or min(other) > TWICE * max(one):
+            return min(one) > max(other)
         if pairs < FEWEST:
             return None
         ours, plain = (max(statistics.fmean(times), 1e-9) for times in self._times)
@@ -160,7 +171,7 @@ class Pace:
         self._had_lost, self._most = lost, min(2 * self._most, MOST_PAIRS)
         ours, plain = (max(statistics.fmean(times), 1e-9) for times in self._times)
         self.saved_s = plain - ours
+        taken_s = self._asked_s + max(ours - plain, 0.0) * len(self._times[False])
+        self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
         if lost:
-            taken_s = (ours - plain) * len(self._times[False])
-            self.left = max(self.left, math.ceil(taken_s / (SHARE * plain)))
             self.lost = f"from call to call it took {told(ours)}, and {told(plain)} plainly"
