@@ -5,8 +5,8 @@ call costs besides: looks that find no recording, a recording for each result th
 through many calls at once, gradients that others send meanwhile. So calls are made in windows of both kinds
 by turns, and what counts is the time from one call to the next, with all that the caller does between.
 
-- A round ends as soon as one kind is clearly faster: from three windows of each on, or from one where each
-  call takes twice as long. So those that win lose few replays. Else there are more, which cost little, as both
+- A round ends as soon as one kind is clearly faster: from three windows of each on, or from one where calls
+  take twice as long. So those that win lose few replays. Else there are more, which cost little, as both
   kinds are about as fast.
 - Something may happen in each tenth call: data are loaded, a target is updated, the policy is trained.
   Windows by turns would meet it in those of one kind alone, so they come in the order of Thue and Morse, and
@@ -38,6 +38,10 @@ FIRST = 48
 WARM = 1
 """Calls of a window before those that are timed: caches are as the others left them."""
 
+TOGETHER_S, MOST_TOGETHER, SHORT = 0.5e-3, 8, 2
+"""Short calls are timed together, so many at most, and so often in a window: to look at the clock before each
+empties the processor's caches."""
+
 LONG_S = 20e-3
 """Seconds of a call from which on one is a window, and none comes before it."""
 
@@ -46,7 +50,7 @@ FEWEST, PAIRS, MOST_PAIRS = 3, 6, 24
 and then twice as many in each."""
 
 TWICE, CLEAR, MARGIN = 2.0, 1.25, 1.02
-"""How many times longer calls are, if each is in the first windows; that are so clearly; that are at all."""
+"""How many times longer calls are that are so in two windows; that are so clearly; that are at all."""
 
 ORDER = tuple(number.bit_count() % 2 == 1 for number in range(2 * MOST_PAIRS))
 LENGTHS = tuple(Random(5).choices((3, 4, 5, 6), k=len(ORDER)))
@@ -127,6 +131,7 @@ class Pace:
             if self._void > MOST_VOID:
                 self._end(lost=False, new=True)
             return
+        self.left = min(max(int(TOGETHER_S * calls / max(seconds, 1e-9)), 1), MOST_TOGETHER)
         if self._warm:
             self._warm -= 1
             return
@@ -142,24 +147,37 @@ class Pace:
         """Begin a window."""
         self.plainly = ORDER[self._windows]
         self._warm, self._timed = (WARM, LENGTHS[self._windows]) if call_s < LONG_S else (0, 1)
+        if self.left > 1:
+            self._timed = SHORT
 
     def _judge(self) -> bool | None:
         """Whether plain calls follow each other faster; None if that is not known yet."""
-        pairs, (one, other) = self._windows // 2, self._times
-        if min(one) > TWICE * max(other) or min(other) > TWICE * max(one):
-            return min(one) > max(other)
+        pairs = self._windows // 2
+        ours, plain = map(statistics.median, self._times)
+        if self._are_apart(TWICE, rare=1):
+            return ours > plain
         if pairs < FEWEST:
             return None
-        ours, plain = (max(statistics.fmean(times), 1e-9) for times in self._times)
-        differ_s = abs(ours - plain)
+        mean, plain_mean = map(statistics.fmean, self._times)
+        differ_s = abs(mean - plain_mean)
         error_s = math.sqrt(sum([statistics.variance(times) / len(times) for times in self._times]))
-        if differ_s > SURE * error_s and max(ours, plain) > CLEAR * min(ours, plain):
+        if differ_s > SURE * error_s and max(mean, plain_mean) > CLEAR * min(mean, plain_mean):
+            return mean > plain_mean
+        if (mean > plain_mean) is (ours > plain) and self._are_apart(
+            CLEAR, rare=len(self._times[False]) // 4
+        ):
             return ours > plain
         if pairs < self._most:
             return None
-        if differ_s <= LIKELY * error_s:
-            ours, plain = map(statistics.median, self._times)
+        if differ_s > LIKELY * error_s:
+            ours, plain = mean, plain_mean
         return ours > MARGIN * plain
+
+    def _are_apart(self, times: float, rare: int) -> bool:
+        """Whether calls of one kind take so many times as long as the others, but for a few of each."""
+        one, other = map(sorted, self._times)
+        rare = min(rare, len(one) - 1, len(other) - 1)
+        return one[rare] > times * other[-1 - rare] or other[rare] > times * one[-1 - rare]
 
     def _end(self, *, lost: bool, new: bool = False) -> None:
         """Close the round; what it took is made up for before the next one."""
