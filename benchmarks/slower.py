@@ -44,8 +44,11 @@ def calls_of(build: Callable[[torch.device], Program], wrap: Callable[[Any], Any
         start = time.thread_time()
         with contextlib.suppress(ValueError):
             function(*arguments)
+        if program.whole:
+            program.between()
         yield time.thread_time() - start
-        program.between()
+        if not program.whole:
+            program.between()
 
 
 class Last:

@@ -37,11 +37,13 @@ class Program:
         function: The callable.
         arguments: Those of each call.
         between: What the user does after each call.
+        whole: That is timed, too: it takes what a call has left.
     """
 
     function: Callable[..., Any]
     arguments: Iterator[tuple[Any, ...]]
     between: Callable[[], object] = lambda: None
+    whole: bool = False
 
 
 class Block(nn.Module):
@@ -223,6 +225,88 @@ def long_and_rare(device: torch.device) -> Program:
     return Program(step, ((x,) for x in inputs(device)))
 
 
+def kept_graphs(device: torch.device) -> Program:
+    """REINFORCE: the graphs of an episode's calls are kept, and walked back together behind it."""
+    policy, kept = Model(device, layers=1), list[Tensor]()
+    optimizer = torch.optim.Adam(policy.parameters(), lr=1e-3)
+    lengths = iter(torch.randint(10, 33, (100_000,), generator=torch.Generator().manual_seed(2)).tolist())
+    left = next(lengths)
+
+    def act(x: Tensor) -> Tensor:
+        chosen = torch.distributions.Categorical(logits=policy(x)[:, -1])
+        action = chosen.sample()
+        kept.append(chosen.log_prob(action))
+        return action
+
+    def learn() -> None:
+        nonlocal left
+        left -= 1
+        if left == 0:
+            left = next(lengths)
+            optimizer.zero_grad()
+            torch.stack(kept).sum().backward()
+            optimizer.step()
+            kept.clear()
+
+    return Program(act, ((x,) for x in inputs(device)), learn, whole=True)
+
+
+def slow_weights(device: torch.device) -> Program:
+    """Lookahead around Adam: each fifth step does more."""
+    model = Model(device, layers=1)
+    optimizer = torch.optim.Adam(model.parameters(), lr=1e-4)
+    slow, count = [each.detach().clone() for each in model.parameters()], 0
+    fast = training_step(model, optimizer)
+
+    def step(x: Tensor) -> Tensor:
+        nonlocal count
+        loss = fast(x)
+        count += 1
+        if count % 5 == 0:
+            with torch.no_grad():
+                for each, kept in zip(model.parameters(), slow, strict=True):
+                    each.copy_(kept.lerp_(each, 0.5))
+        return loss
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
+def rate_of_an_epoch(device: torch.device) -> Program:
+    """A cosine schedule whose rate is another one in each 25th call."""
+    model = Model(device, layers=1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    schedule, count = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 100), 0
+
+    def end() -> None:
+        nonlocal count
+        count += 1
+        if count % 25 == 0:
+            schedule.step()
+
+    return Program(training_step(model, optimizer), ((x,) for x in inputs(device)), end)
+
+
+def target_of_fifty_steps(device: torch.device) -> Program:
+    """DQN: each fiftieth step copies the network to its target, and goes a way that the others do not."""
+    model, target = Model(device, layers=1), Model(device, layers=1)
+    optimizer, count = torch.optim.Adam(model.parameters(), lr=1e-4), 0
+
+    def step(x: Tensor) -> Tensor:
+        nonlocal count
+        with torch.no_grad():
+            wanted = target(x)
+        optimizer.zero_grad()
+        loss = (model(x) - wanted).square().mean()
+        loss.backward()
+        optimizer.step()
+        count += 1
+        if count % 50 == 0:
+            target.load_state_dict(model.state_dict())
+        return loss.detach()
+
+    return Program(step, ((x,) for x in inputs(device)))
+
+
 PROGRAMS: dict[str, Callable[[torch.device], Program]] = {
     "a counter": counter,
     "a growing list": growing_list,
@@ -234,6 +318,10 @@ PROGRAMS: dict[str, Callable[[torch.device], Program]] = {
     "a shape read": selected_rows,
     "a parameter bound anew": bound_anew,
     "Adam with a schedule": scheduled_training,
+    "graphs that are kept": kept_graphs,
+    "slow weights": slow_weights,
+    "a rate for each epoch": rate_of_an_epoch,
+    "a target network": target_of_fifty_steps,
     "long calls": long_and_rare,
 }
 
@@ -272,11 +360,14 @@ def measure(
 
 
 def _block(program: Program, function: Callable[..., Any], settings: Settings) -> list[float]:
-    """Seconds of each call of a block; what the user does between them is not counted."""
+    """Seconds of each call of a block; what the user does between them is counted where it is to be."""
     seconds = list[float]()
     for arguments in [next(program.arguments) for _ in range(BLOCK)]:
         start = now(settings.device)
         function(*arguments)
+        if program.whole:
+            program.between()
         seconds.append(now(settings.device) - start)
-        program.between()
+        if not program.whole:
+            program.between()
     return seconds

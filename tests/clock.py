@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from tests.hidden import queued
 
 from rote.runtime.backends.cuda.backend import CudaBackend
 from rote.runtime.backends.host.backend import HostBackend
+from rote.runtime.backends.select import Backends
 from rote.runtime.engine.ledger import Ledger
 from rote.runtime.program.torch_private import current_pass
 
@@ -20,7 +22,7 @@ COSTS = (
     Ledger.add_work,
     Ledger.add_search,
 )
-ALLOWS_WORK = Ledger.allows_work
+ALLOWS_WORK, IS_PACED = Ledger.allows_work, Ledger.is_paced
 """As they are when nothing stands in for them."""
 
 
@@ -30,8 +32,10 @@ def set_costs(
     """What calls cost in every ledger from now on, wherever the tests run.
 
     A replay costs half of a plain call, and what else is done between calls as much as one. Recordings are
-    always optimised as soon as they are due.
+    always optimised as soon as they are due. No calls are made plainly to find out whether they follow each
+    other faster so: :func:`set_pace` has that asked.
     """
+    monkeypatch.setattr(Ledger, "is_paced", False)
     add_trace, add_plain, add_look, time_replay, add_work, add_search = COSTS
     monkeypatch.setattr(Ledger, "add_trace", lambda self, seconds, **how: add_trace(self, traced_s, **how))
     monkeypatch.setattr(Ledger, "add_plain", lambda self, seconds: add_plain(self, plain_s))
@@ -40,6 +44,12 @@ def set_costs(
     monkeypatch.setattr(Ledger, "allows_work", True)
     monkeypatch.setattr(Ledger, "add_work", lambda self, seconds: add_work(self, plain_s))
     monkeypatch.setattr(Ledger, "add_search", lambda self, seconds: add_search(self, plain_s))
+
+
+def set_pace(monkeypatch: pytest.MonkeyPatch, now: Callable[[], float]) -> None:
+    """From now on it is asked whether calls follow each other faster plainly, by this time in seconds."""
+    monkeypatch.setattr(Ledger, "is_paced", IS_PACED)
+    monkeypatch.setattr(Backends, "time", lambda self: now())
 
 
 class Clock:

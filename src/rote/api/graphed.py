@@ -12,6 +12,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import get_ident
 from time import perf_counter
 from types import FrameType
 from typing import Any
@@ -51,6 +52,8 @@ from ..runtime.engine import (
     WARMING,
     Answer,
     Ledger,
+    Mark,
+    Pace,
     Specialization,
     State,
     Subject,
@@ -167,6 +170,7 @@ class Graphed:
         self._parts: Parts | None = None
         self._has_parts = options.parts and compiled is None and self._verifier is None and not self._strict
         self._has_parts = self._has_parts and options.capture_sizes is None
+        self._begin_pace()
         self._umpire = Umpire(self._counts, self._tally, self._paths.finish)
         self._bound: dict[int, tuple[weakref.ref[Any], Callable[[], Graphed | None]]] = {}
         self._executed.add_function(inspect.unwrap(getattr(function, "__func__", function)))
@@ -200,6 +204,9 @@ class Graphed:
         if alone.left > 0 and not tracing.get():  # as Rest.call has it, which takes as long as all of this
             alone.left -= 1
             return paths.plain(*args, **kwargs)
+        paths.left -= 1
+        if paths.left < 0 and self._turn():
+            return self._function(*args, **kwargs)
         value = paths.newest.call(args, kwargs)
         if value is NOT_MINE:
             value = paths.answer(args, kwargs)
@@ -249,6 +256,44 @@ class Graphed:
                 own_s -= parts.taken_s - taken_s
             self._ledger.add_plain(max(own_s, 0.0))
 
+    def _begin_pace(self) -> None:
+        self._pace, self._paced = Pace(), dict[str, list[Reason]]()
+        if self._enabled and self._ledger.is_paced:
+            self._paths.left = self._pace.left
+
+    def _turn(self) -> bool:
+        """Find out whether calls follow each other faster plainly; whether this one is to run so."""
+        if self.stands_aside() or not PROCESS.take(self._lock):
+            return False
+        try:
+            pace, paths = self._pace, self._paths
+            self._catch_up()
+            paths.resume()
+            others = self._ledger.lessons + self._counts.compared
+            others += self._parts.lessons if self._parts is not None else 0
+            pace.turn(Mark(self._counts.calls, PROCESS.time(), others, get_ident(), self._ledger.alone_s))
+            paths.left = pace.left - 1
+            if pace.plainly:
+                reasons = self._paced_by(pace.lost or "a plain call was made, to compare replays with")
+                self._counts.calls += 1
+                self._tally.add(reasons)
+                if pace.left > 1:
+                    paths.left = 0
+                    paths.pause(pace.left - 1, reasons)
+            if not pace.is_in_round and pace.saved_s is not None:
+                share = self._counts.replayed / self._counts.calls
+                self._ledger.note_saved(pace.saved_s / max(share, 0.01))
+            pace.go_on(PROCESS.time())
+            return pace.plainly
+        finally:
+            self._lock.release()
+
+    def _paced_by(self, text: str) -> list[Reason]:
+        """Why calls run plainly; the line that calls is looked for in the first of them."""
+        if text not in self._paced:
+            self._paced = {text: [reason(rules.SLOWER, text, user_site(sys._getframe(3)))]}
+        return self._paced[text]
+
     def _needs_parts(self) -> bool:
         """Whether calls run plainly, and not only since nothing was recorded yet."""
         if self._is_kept_out() or self._keys.any_replays():
@@ -268,7 +313,7 @@ class Graphed:
                 )  # fmt: skip
                 over = functools.partial(_end_parts, weakref.ref(self))
                 self._parts = Parts(self._function, make, self._ledger, over)
-                self._paths.plain = self._parts.call
+                self._paths.meet_parts(self._parts.call)
         finally:
             self._lock.release()
 
@@ -761,7 +806,8 @@ class Graphed:
             self._umpire.clear()
             if self._parts is not None:
                 self._parts.clear()
-                self._parts, self._paths.plain = None, self._function
+                self._paths.meet_parts(self._function)
+                self._parts = None
             for bound in [known() for _, known in self._bound.values()]:
                 if bound is not None:
                     bound.reset()
@@ -769,6 +815,8 @@ class Graphed:
             self._backwards.clear()
             self._counts.calls = self._counts.replayed = self._recorded = self._credited = 0
             self._paths.clear()
+            self._paths.resume()
+            self._begin_pace()
             self._warm = False
             if self._verifier is not None:
                 self._verifier.verified = 0
@@ -839,7 +887,7 @@ def _end_parts(graphed: weakref.ref[Graphed]) -> None:
     """Nothing has come of the parts of a callable: it is called as it is."""
     wrapper = graphed()
     if wrapper is not None:
-        wrapper._paths.plain = wrapper._function
+        wrapper._paths.meet_parts(wrapper._function)
 
 
 def call_traced(

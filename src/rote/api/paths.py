@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -146,6 +147,7 @@ class Paths:
         plain: What is called where nothing is replayed.
         newest: The path that is tried first.
         alone: That path, where it leaves calls alone without a look: the wrapper does that itself.
+        left: Calls that are made until the wrapper asks whether it is the slower way.
         known: The hot paths that are tried one by one, the newest first.
         others: Further paths by :func:`shapes_of` the arguments, as of a server that meets a hundred batch
             sizes. They are looked for first: four vain attempts take longer than one replay.
@@ -155,9 +157,12 @@ class Paths:
     def __init__(
         self, graphed: Graphed, function: Callable[..., Any], lock: Lock, counts: Counts, *, sorts: bool
     ) -> None:
-        self.plain = function
+        self.plain = self._function = self._with_parts = function
         self.newest: Path | Rest = NOBODY
         self.alone = NOBODY
+        self.left = sys.maxsize
+        self._pause: Rest | None = None
+        self._paused: Path | Rest = NOBODY  # what is tried first behind the pause
         self._rest = NOBODY
         self._behind: Path | Rest = NOBODY  # tried first again when the rest is over
         self.known: tuple[Path, ...] = ()
@@ -234,8 +239,26 @@ class Paths:
 
     def rested(self) -> list[tuple[list[Reason], int]]:
         """Why calls were left alone, and how many since the last question."""
-        rests = (self._rest,) if self._space is None else (self._rest, self._space)
-        return [(each.reasons, calls) for each in rests if (calls := each.tell())]
+        rests = (self._rest, self._space, self._pause)
+        return [(each.reasons, calls) for each in rests if each is not None and (calls := each.tell())]
+
+    def meet_parts(self, function: Callable[..., Any]) -> None:
+        """Calls that run plainly are made by this function: it meets the parts of the callable, or none."""
+        self._with_parts = function
+        if self._pause is None:
+            self.plain = function
+
+    def pause(self, calls: int, reasons: list[Reason]) -> None:
+        """Nothing is asked in so many calls, nor are parts met; what was there is there behind them."""
+        self._paused, self._pause = self.newest, Rest(calls, self._counts, reasons)
+        self.newest = self.alone = self._pause
+        self.plain = self._function
+
+    def resume(self) -> None:
+        """The calls of the pause are made."""
+        if self._pause is not None:
+            self._pause, self.plain = None, self._with_parts
+            self._try_first(self._paused)
 
     def end_rest(self) -> None:
         """Look at calls again."""
@@ -262,6 +285,9 @@ class Paths:
             self.others[shapes] = path
 
     def _try_first(self, path: Path | Rest) -> None:
+        if self._pause is not None:  # on another thread
+            self._paused = path
+            return
         self.newest = path
         self.alone = path if type(path) is Rest else NOBODY
 

@@ -18,7 +18,6 @@ from ...inspect import PartReport
 from ...runtime.arguments import leaves_of
 from ...runtime.engine import Ledger
 from ...runtime.reads import MODULE_CALL
-from ...runtime.recording.contest import told
 
 TIMED_CALLS = 3
 """Plain calls of a module that are timed before it is graphed; the shortest counts."""
@@ -113,18 +112,13 @@ class ModulePart:
         kwargs: dict[str, Any],
         frame: FrameType,
         graph: Graph,
-        *,
-        rests: bool = False,
     ) -> Any:
         """Call the module. Nobody is to be asked about the calls in it.
 
         Args:
             graph: Makes the graphed callable of a module; None if it is to have none for now.
-            rests: It is called plainly this time if it trains.
         """
         graphed = self._graphed
-        if rests and self._trains:
-            return MODULE_CALL(module, *args, **kwargs)
         if graphed is not None:
             value = graphed.function(*args, **kwargs)
             self._calls += 1
@@ -170,13 +164,6 @@ class ModulePart:
         self._report, self._graphed, self._why = graphed.function.report(), None, why
         self.stage = PartStage.LEFT
         self.was_vain = graphed.ledger.is_vain
-
-    def lose(self, with_s: float, without_s: float) -> None:
-        """Calls of the callable around follow each other faster without it, if it trains."""
-        if self._graphed is not None and self._trains:
-            self._give_up(
-                self._graphed, f"from call to call it took {told(with_s)}, and {told(without_s)} without it"
-            )
 
     def leave(self) -> None:
         """It is not to be graphed: the modules in it are met in its place."""

@@ -5,13 +5,6 @@ made (:mod:`...runtime.reads.bytecode.prologue`), by the thread that runs the ca
 no attribute, no hook and no class more than before; what is known of it lies here, by its identity and with a
 weak reference. Where nothing comes of it after ``REVIEW`` calls of the callable, nobody asks any more.
 ``docs/design.md`` has the reasons.
-
-A recording is timed against plain calls, but not with what happens around it (:class:`Pace`).
-``DistributedDataParallel`` sends gradients while a plain backward makes others; those of a replay come all at
-once. Where little is launched and much is sent, that is slower, although the replay itself is faster. So,
-once, some calls of the callable are made without these parts, in windows that take turns: what counts is the
-time from one call to the next, with all that their caller does between. The shortest window of each kind
-counts. The windows go by the number of the call, so that they are the same ones on all ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +13,6 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
-from time import perf_counter
 from types import FrameType
 from typing import Any
 
@@ -34,53 +26,6 @@ from ...runtime.engine import Ledger, Means
 from ...runtime.pytorch import calls_wrapped, is_looking, is_wrapper
 from ...runtime.reads import MODULE_CALL, WATCH
 from .part import GraphedPart, ModulePart, PartStage
-
-FIRST = 256
-"""Calls of the callable before the first window; by then recordings are as they stay."""
-
-WINDOW = 16
-WARM = 4
-"""Calls of a window that are not timed: they have caches and an allocator as the other kind left them."""
-
-ROUNDS = 3
-"""Windows of each kind."""
-
-MARGIN = 1.03
-
-
-class Pace:
-    """The windows of one callable."""
-
-    def __init__(self) -> None:
-        self.rests = False
-        self._calls = -FIRST
-        self._since = 0.0
-        self._times: tuple[list[float], list[float]] = ([], [])
-
-    def begin(self, now: float) -> None:
-        """A call of the callable begins, at a time in seconds."""
-        window, place = divmod(self._calls, WINDOW)
-        self._calls += 1
-        if window < 0 or self.is_over:
-            return
-        if place == 0 and window > 0:
-            self._times[(window - 1) % 2].append(now - self._since)
-        if place == WARM:
-            self._since = now
-        self.rests = window % 2 == 1 and not self.is_over
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all windows are over."""
-        return len(self._times[1]) == ROUNDS
-
-    def lost(self) -> tuple[float, float] | None:
-        """Seconds of a call with the parts and without them, if it is shorter without; None if not."""
-        if not self.is_over:
-            return None
-        with_parts, without = [min(times) / (WINDOW - WARM) for times in self._times]
-        return (with_parts, without) if with_parts > MARGIN * without else None
-
 
 MOST = 32
 """Parts that are graphed at once."""
@@ -121,7 +66,6 @@ class Parts:
         self._calls = 0
         self._is_new = False  # a module was met for the first time
         self._search_at, self._vain = 0, 1
-        self._pace = Pace()
         self._open = WATCH.precede(NOT_MINE)
         if self._open:
             self._leave = weakref.finalize(self, WATCH.leave)
@@ -131,13 +75,17 @@ class Parts:
         """Seconds that learning about parts has taken."""
         return self._means.taken_s
 
+    @property
+    def lessons(self) -> int:
+        """Calls of parts that were traced, and steps to optimise them."""
+        return self._means.lessons
+
     def call(self, /, *args: Any, **kwargs: Any) -> Any:
         """Call the callable as it is, with its parts graphed."""
         if not self._open:
             return self._function(*args, **kwargs)
         answering = WATCH.answering
         before, answering.of_thread = answering.of_thread, self.answer
-        self._begin()
         try:
             return self._function(*args, **kwargs)
         finally:
@@ -168,7 +116,7 @@ class Parts:
         answering = WATCH.answering
         before, answering.of_thread = answering.of_thread, None
         try:
-            return part.call(module, args, kwargs, frame, self._graph, rests=self._pace.rests)
+            return part.call(module, args, kwargs, frame, self._graph)
         finally:
             answering.of_thread = before
 
@@ -207,16 +155,6 @@ class Parts:
         self._ledger.share_with_parts(shares=True)
         ledger = Ledger(bounded=self._ledger.bounded, of=self._ledger, means=self._means)
         return GraphedPart(self._make(alive, ledger), ledger)
-
-    def _begin(self) -> None:
-        """A call of the callable begins."""
-        if self._pace.is_over or not self._ledger.bounded:
-            return
-        self._pace.begin(perf_counter())
-        lost = self._pace.lost()
-        if lost is not None:
-            for part in [*self._known.values()]:
-                part.lose(*lost)
 
     def _drop_abandoned(self) -> None:
         """Drop parts whose modules nobody but guards holds, as those that were replaced.

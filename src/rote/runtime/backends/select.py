@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from time import perf_counter, thread_time
 
 import torch
 
@@ -38,6 +39,12 @@ class Backends:
     def made(self) -> list[Backend]:
         """Every backend that was used so far."""
         return list(self._made.values())
+
+    def time(self) -> float:
+        """Seconds that this thread has worked; the time where it may wait for a device or for other ranks."""
+        distributed = torch.distributed.is_available() and torch.distributed.is_initialized()
+        waits = distributed or any(each.device.type != "cpu" for each in self.made())
+        return perf_counter() if waits else thread_time()
 
     def take(self, lock: Lock) -> bool:
         """Take a lock, waiting for another thread's replay; False if that thread traces a callable.

@@ -4,7 +4,7 @@ from .answer import Answer
 from .choice import drop_abandoned
 from .facts import KeyFacts, KeyName, RanCode, changing_leaves
 from .guard_reasons import strict_reasons
-from .ledger import FREE_TRACES, Ledger, Means
+from .ledger import FREE_TRACES, Ledger, Mark, Means, Pace
 from .other_lengths import OtherLengths
 from .plain_path import PlainPath
 from .specialization import Specialization

@@ -363,7 +363,7 @@ class Specialization:
         self, recording: Recording, memory: RecordingMemory, call: Call, done: Replayed, site: Site
     ) -> Answer:
         """The host read a value that leads nowhere recorded: run Python from there."""
-        recording.stray()
+        recording.stray(self._ledger.replays_for_trace)
         recording.put_draws_back()
         recording.gradients.put_back()
         if recording.has_only_read(done.path) and not self._ledger.allows():

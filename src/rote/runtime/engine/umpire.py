@@ -203,6 +203,7 @@ class Umpire:
         if turn is Turn.REPLAY:
             return self._replay(entry, recording, call, args, kwargs, caller, spent)
         entry.counts.calls += 1
+        self._counts.compared += 1
         self._tally.add(plainly)
         rebound = recording.accesses.alone()
         if turn is Turn.WARM and not rebound:

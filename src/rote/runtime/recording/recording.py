@@ -358,13 +358,20 @@ class Recording:
         self.replays += 1
         self._strays = max(self._strays - 1, 0)
 
-    def stray(self) -> None:
-        """A replay met a value that leads nowhere recorded."""
-        self._strays += STRAY
+    def stray(self, price: int) -> None:
+        """A replay met a value that leads nowhere recorded.
+
+        Args:
+            price: Replays that pay for tracing what comes then.
+        """
+        self._strays += STRAY if self.has_only_read() else price
 
     @property
     def strays_often(self) -> bool:
-        """Whether one replay in three has met a value that leads nowhere recorded; one, if it has written."""
+        """Whether one replay in three has met a value that leads nowhere recorded.
+
+        If it has written, what comes then has to be traced: whether others have not paid for that since.
+        """
         return self._strays > (MOST_STRAYS if self.has_only_read() else 0)
 
     def has_only_read(self, path: Iterable[Any] = ()) -> bool:

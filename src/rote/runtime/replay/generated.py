@@ -77,12 +77,12 @@ class Counting(Protocol):
 
 
 class Counts:
-    """What a wrapper counts at every call."""
+    """What a wrapper counts at every call; ``compared`` are plain calls that replays are compared with."""
 
-    __slots__ = ("calls", "due", "replayed")
+    __slots__ = ("calls", "compared", "due", "replayed")
 
     def __init__(self) -> None:
-        self.calls = self.replayed = 0
+        self.calls = self.replayed = self.compared = 0
         self.due = False
 
 

@@ -107,6 +107,7 @@ class TimedPath:
         contest, counts = self._recording.contest, self._counts
         contest.advance()
         counts.calls += 1
+        counts.compared += 1
         self._last = counts.calls
         self._key.calls += 1
         self._tally.add(self._why)

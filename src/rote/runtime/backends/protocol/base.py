@@ -18,7 +18,7 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Mu
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from math import isfinite
-from time import perf_counter
+from time import thread_time
 from typing import Any, NamedTuple, Protocol, cast
 
 import torch
@@ -119,17 +119,20 @@ def replaced(
 
 
 class Timing:
-    """What one call costs, from its making on. This one is for a device that queues nothing."""
+    """What one call costs, from its making on. This one is for a device that queues nothing.
+
+    Its time is that of the thread: what else runs on the machine would be taken for a part of the call.
+    """
 
     __slots__ = ("_seconds", "_start")
 
     def __init__(self, spent: float = 0.0) -> None:
         self._seconds = 0.0
-        self._start = perf_counter() - spent
+        self._start = thread_time() - spent
 
     def stop(self) -> None:
         """The call has returned. Does not wait for the device."""
-        self._seconds = perf_counter() - self._start
+        self._seconds = max(thread_time() - self._start, 0.0)
 
     def seconds(self) -> float | None:
         """The larger of the host's time and the device's; None while the device is not done.

@@ -85,10 +85,12 @@ class Means:
     Attributes:
         earned_s: Seconds that were earned and not spent; less than none where too much was spent.
         taken_s: Seconds that were taken in all, what was free among them.
+        lessons: Traced calls, and steps to optimise.
     """
 
     def __init__(self) -> None:
         self.earned_s = self.taken_s = 0.0
+        self.lessons = 0
         self._in_vain = 0
         self._calls = 0
 
@@ -219,6 +221,7 @@ class Ledger:
         self._trace_s = self._look_s = self._plain_s = self._search_s = 0.0
         self._replay_s = self._price = self._work_s = self._for_work_s = 0.0
         self._searches = self._used = self._ahead = 0
+        self._most_saved_s = math.inf
         self._since = 0  # the last traced call
         self._unused = self._lessons = 0  # recordings, and calls that learned something, less the replays
         self._compared = False
@@ -274,6 +277,7 @@ class Ledger:
         self._trace_s = surplus if not self._traced else (self._trace_s + surplus) / 2
         self._calls += 1
         self._traced += 1
+        self._means.lessons += 1
         if recorded:
             comes_again = not ahead and self._unused < self._of_all(FREE_RECORDINGS)
         else:
@@ -301,6 +305,7 @@ class Ledger:
 
     def add_work(self, seconds: float) -> None:
         """A step was made to optimise a recording."""
+        self._means.lessons += 1
         self._work_s = seconds
         self._for_work_s -= seconds
         self._means.spend(seconds, free=True)
@@ -329,6 +334,10 @@ class Ledger:
         self._compared = True
         self._plain_s, self._replay_s = min(self._plain_s or plain_s, plain_s), replay_s
 
+    def note_saved(self, seconds: float) -> None:
+        """As far as the time from one call to the next tells, a replay saves no more than this."""
+        self._most_saved_s = max(seconds, 0.0)
+
     def _earn_by_replays(self) -> None:
         """Replays earn once it is known what a plain call takes."""
         if self._plain_s:
@@ -339,7 +348,7 @@ class Ledger:
     @property
     def _saved_s(self) -> float:
         """What a replay saves."""
-        return max(self._plain_s - self._replay_s, 0.0)
+        return min(max(self._plain_s - self._replay_s, 0.0), self._most_saved_s)
 
     @property
     def _replay_earns_for_work_s(self) -> float:
@@ -380,6 +389,12 @@ class Ledger:
     def _next_work_s(self) -> float:
         """What the next such step takes, as far as is known."""
         return self._work_s or max(self._trace_s, FIRST_WORK_S)
+
+    @property
+    def replays_for_trace(self) -> int:
+        """How many replays pay for a traced call, as far as is known; ``LONGEST_REST`` at most."""
+        each_s = REINVESTED * self._saved_s if self._plain_s else 0.0
+        return min(math.ceil(self._trace_s / each_s), LONGEST_REST) if each_s else LONGEST_REST
 
     def replays_in(self, seconds: float, most: int) -> int:
         """How many replays there are in some time, as far as is known: one at least, ``most`` at most."""
@@ -453,6 +468,21 @@ class Ledger:
     def share_with_parts(self, *, shares: bool) -> None:
         """Leave half of the share to parts, or take it back."""
         self._taken = self._whole - self.left_to_parts if shares else self._whole
+
+    @property
+    def is_paced(self) -> bool:
+        """Whether it is asked if calls follow each other faster plainly: parts go with what they are in."""
+        return self.bounded and not self._is_part
+
+    @property
+    def alone_s(self) -> float:
+        """Seconds of a plain call by itself, where replays were compared with it; none if not."""
+        return self._plain_s if self._compared else 0.0
+
+    @property
+    def lessons(self) -> int:
+        """Traced calls, and steps to optimise."""
+        return self._means.lessons
 
     @property
     def owes(self) -> bool:
