@@ -38,9 +38,6 @@ class Row(NamedTuple):
     remark: tuple[str, str] = ("", "")
 
 
-_PEERS = "nvidia-h200/2026-11-28-pi0.json"
-"""The run in which PI0 stood beside its peers."""
-
 _PROGRAMS = "nvidia-h200/footguns.json"
 
 _NOTE = (
@@ -62,9 +59,12 @@ ROWS = (
 )  # fmt: skip
 
 
+_PI0 = "pi0-2views transformers 5.23.0"
 TITLES = {
-    "resnet50": "ResNet-50, one image",
+    _PI0: "PI0 `sample_actions`, 2 views, batch 1, bf16",
     "llama-batch1": "decode step of a 1B Llama, batch 1",
+    "llama-batch8": "the same, batch 8",
+    "resnet50": "ResNet-50, one image",
     "unet": "U-Net denoise step",
 }
 """The programs of the benchmark set that the README shows."""
@@ -77,8 +77,11 @@ FEWEST = 3
 
 def figures() -> str:
     """The table, and where it comes from."""
-    lines = ["| work, time per call | eager | peers | rote |", "| --- | --- | --- | --- |", *_policy()]
-    files = {name: _device(RESULTS / name) for name in (_PEERS, _PROGRAMS)}
+    entries, sources = newest_of_set(RESULTS / "nvidia-h200")
+    lines = ["| work, time per call | eager | peers | rote |", "| --- | --- | --- | --- |"]
+    *own, summary = set_rows(entries)
+    lines += own
+    files = {_PROGRAMS: _device(RESULTS / _PROGRAMS), **sources}
     for row in ROWS:
         path, case = _newest(row)
         times = {each["way"]: each["median_us"] for each in case["rows"] if each["subject"] == row.subject}
@@ -89,10 +92,7 @@ def figures() -> str:
             f"| {row.work} | {duration(times['eager'])} | {peers} | {duration(times['rote'])}{remark} |"
         )
         files[f"{path.parent.name}/{path.name}"] = _device(path)
-    entries, sources = newest_of_set(RESULTS / "nvidia-h200")
-    lines += set_rows(entries)
-    files |= sources
-    lines += [_programs(), ""]
+    lines += [summary, _programs(), ""]
     made = {device: [name for name in sorted(files) if files[name] == device] for device in files.values()}
     told = "; ".join(
         f"{device}: {', '.join(f'`{name}`' for name in names)}" for device, names in made.items()
@@ -154,7 +154,9 @@ def set_rows(entries: dict[str, dict[str, Any]]) -> list[str]:
         if "report" in entry and not entry["small"]
     }
     measured = {key: rows for key, rows in measured.items() if {"eager", "rote"} <= rows.keys()}
-    lines = [_set_row(TITLES[key], rows) for key, rows in measured.items() if key in TITLES]
+    lines = [_set_row(title, measured[key]) for key, title in TITLES.items() if key in measured]
+    if _PI0 in measured:
+        lines.insert(1, _until_fast(measured[_PI0]))
     lost = {
         way: [key.partition(" ")[0] for key, rows in measured.items() if _is_slower(rows, way)]
         for way in ("eager", "by-hand")
@@ -174,6 +176,9 @@ def _set_row(title: str, rows: dict[str, dict[str, Any]]) -> str:
     ours = rows["rote"]
     remark = _BITWISE if _is_equal(ours) else ", results differ"
     remark += ", slower than eager" if _is_slower(rows, "eager") else ""
+    if "rote-near" in rows and not _is_equal(rows["rote-near"]):
+        near = rows["rote-near"]
+        remark += f'; `numerics="near"` {duration(near["median_us"])}, by {near["equality"]["largest"]:.2g}'
     eager, rote = duration(rows["eager"]["median_us"]), duration(ours["median_us"])
     return f"| {title} | {eager} | {'; '.join(peers) or '-'} | {rote}{remark} |"
 
@@ -204,36 +209,18 @@ def _device(path: Path) -> str:
     return f"{document['device']}, torch {document['versions']['torch']}"
 
 
-def _policy() -> list[str]:
-    """PI0 beside ``torch.compile``: ways in processes of their own, timed one after another."""
-    ((title, ways),) = json.loads((RESULTS / _PEERS).read_text(encoding="utf-8"))["cases"].items()
-    compiled, ours, near = (ways[name] for name in ("compile", "graph", "near"))
-    assert title.startswith("pi0, 2 views, bf16") and ours["bitwise_equal"]
-
-    def time(way: str) -> str:
-        return duration(ways[way]["times"][way]["median_us"])
-
-    peer = f"`reduce-overhead` {time('compile')}, differs by {compiled['largest_difference']:.2g}"
-    own = f'{time("graph")}{_BITWISE}; `numerics="near"` {time("near")}, by {near["largest_difference"]:.2g}'
-    compiles, ready, recorded = (
-        duration(1e6 * each)
-        for each in (compiled["ready_after_s"], ours["ready_after_s"], _first_fast_call())
+def _until_fast(rows: dict[str, dict[str, Any]]) -> str:
+    """After how long a program is as fast as it gets, beside ``torch.compile``."""
+    compiled, recorded, settled = (
+        duration(1e6 * rows[way][name])
+        for way, name in (
+            ("reduce-overhead", "first_fast_call_s"),
+            ("rote", "first_fast_call_s"),
+            ("rote", "settled_after_s"),
+        )
     )
-    eager = duration(ours["times"]["eager"]["median_us"])
-    return [
-        f"| PI0 `sample_actions`, 2 views, batch 1, bf16 | {eager} | {peer} | {own} |",
-        f"| the same: until it is that fast, compiled side by side | - | `reduce-overhead` {compiles} | "
-        f"{ready}; replayed after {recorded}, in a run of its own |",
-    ]
-
-
-def _first_fast_call() -> float:
-    """After how many seconds PI0 is recorded, as it was measured last."""
-    for path in sorted((RESULTS / "nvidia-h200").glob("*.json"), reverse=True):
-        case = json.loads(path.read_text(encoding="utf-8")).get("cases", {}).get("pi0")
-        if case and "2 views: first fast call" in case["facts"]:
-            return case["facts"]["2 views: first fast call"]["recorded_after_s"]
-    raise LookupError("no result has the case pi0")
+    told = f"`reduce-overhead` {compiled} | {settled}; replayed after {recorded}"
+    return f"| the same: until it is that fast | - | {told} |"
 
 
 def _guards() -> str:

@@ -80,7 +80,7 @@ SET = {
     ),
     "autocast cache": (torch.set_autocast_cache_enabled, torch.is_autocast_cache_enabled, True, False),
     "deterministic": (
-        lambda only: torch.use_deterministic_algorithms(False, warn_only=only),
+        lambda only: torch._C._set_deterministic_algorithms(False, warn_only=only),
         torch._C._get_deterministic_algorithms_warn_only, False, True,
     ),
     "order of kernels": (
