@@ -142,7 +142,7 @@ def t5(device: torch.device) -> Made:
     )
 
 
-@program(needs=NEEDED, on_gpu=False)  # its scripts are compiled there, and make tensors that no operation shows
+@program(needs=NEEDED, on_gpu=False)  # its scripts are compiled there, which no operation shows
 def deberta(device: torch.device) -> Made:
     """DeBERTa, whose scale is a number that a script makes of the size of a head."""
     model = built(

@@ -144,7 +144,7 @@ class Pace:
         if self._timed:
             return
         self._windows += 1
-        if self._windows == 1 and CLEAR * max(self._times[False]) < mark.alone_s:
+        if self._windows == 1 and max(self._times[False]) < mark.alone_s:
             self._times[True].append(mark.alone_s)
             self._end(lost=False)
             return

@@ -6,7 +6,6 @@ import codecs
 import csv
 import decimal
 import gc
-import os
 import sys
 import warnings
 from _string import formatter_field_name_split  # pyright: ignore
@@ -23,7 +22,7 @@ import numpy
 import torch
 import torch.autograd.function
 
-from ....base import COLLECTOR, identity, is_internal
+from ....base import COLLECTOR, ENVIRONMENT, identity, is_internal
 from ...objects import UNSET, Content, asked_key, cached_in, is_full, is_standard, members, remembered
 from ...state import ASKED, CACHED, ORDER, VARIABLE, answer
 from ..table import HANDLED, NAMES, lookup, name_of
@@ -718,8 +717,8 @@ def _sets(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, 
 
 def _environment(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a variable of the process is set: no replay repeats that, so it has to be that already."""
-    held = vars(os.environ)["_data"]
-    trace.outside.find(held, None, "os.environ")
+    held = vars(ENVIRONMENT)["_data"]
+    trace.outside.find(held, None, "os.environ._data")
     looks_up(trace, args[0], held, None)
     if held.get(args[0]) != (args[1] if len(args) > 1 else None):
         trace.running.refuse("os.environ", "changes the environment of the process")

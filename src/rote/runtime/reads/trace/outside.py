@@ -188,6 +188,7 @@ class Outside(dict[int, Any]):
         can be found in its place.
         """
         self.pinned.add(identity(value))
+        self._note_tensor(value, owner, suffix)
         self._meet(value, owner, suffix)
 
     def pin(self, value: Any) -> None:
@@ -202,11 +203,15 @@ class Outside(dict[int, Any]):
         """Something was found in a function or a method, which is made of it for good."""
         if identity(owner) in self.pinned:
             self.pin(value)
+        self._note_tensor(value, owner, suffix)
         self._meet(value, owner, suffix)
 
+    def _note_tensor(self, value: Any, owner: Any, suffix: str) -> None:
+        """Note a tensor that was found in an object, but in no slot."""
+        if owner is not None and self._traits[type(value)] & MEETS:
+            self._found_tensors[identity(value)] = value, identity(owner), suffix
+
     def _meet(self, value: Any, owner: Any, suffix: str) -> None:
-        if self._traits[type(value)] & MEETS:
-            self._found_tensors[identity(value)] = value, identity(owner) if owner is not None else 0, suffix
         if identity(value) in self:
             if owner is not None and self.given.numbers:
                 self._find_again(value, owner, suffix)
@@ -227,6 +232,7 @@ class Outside(dict[int, Any]):
             if which not in known and which not in self.arguments:
                 found = Read(HELD, value, None, self._marked(value), whose, suffix, self.names)
                 self.reads[HELD, which, None] = found
+        self._found_tensors.clear()
 
     def read_held(self, value: Any) -> None:
         """Note what an object outside holds, as a whole."""
