@@ -52,6 +52,34 @@ def test_behind_a_mapping_proxy():
     check(scenario)
 
 
+@gap("a view answers for the memory that it shares with its base, and nobody watches the base itself")
+def test_the_base_of_a_view_has_other_memory():
+    def scenario(wrap):
+        base = torch.ones(4)
+        view = base[:2]
+
+        def change():
+            base.data = torch.ones(6)
+
+        yield from drive(wrap(lambda x: x * view._base.numel()), change=change)
+
+    check(scenario)
+
+
+@gap("a gradient that no operation takes is not watched: zero_grad would end all recordings that ask for it")
+def test_a_gradient_that_is_only_asked_about():
+    def scenario(wrap):
+        weight = nn.Parameter(torch.ones(4))
+        weight.grad = torch.ones(4)
+
+        def change():
+            weight.grad.data = torch.ones(4, dtype=torch.float64)
+
+        yield from drive(wrap(lambda x: x * weight.grad.element_size()), change=change)
+
+    check(scenario)
+
+
 @gap("strict mode looks for a recording only: that a held gradient makes the next call eager goes unnoticed")
 def test_strict_with_a_gradient_held():
     m = nn.Linear(4, 2)
