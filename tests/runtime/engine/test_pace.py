@@ -149,7 +149,7 @@ def test_others_that_use_the_machine() -> None:
 
 def test_a_program_that_comes_to_what_replays() -> None:
     loop = Loop(lambda number: PLAIN_S * (2 if number < 1000 else 0.3)).make(1000)
-    assert loop.share(100) > 0.9
+    assert loop.share(FIRST + 50) > 0.9
     assert loop.make(8 * MOST).share(3 * MOST) < 0.1
 
 

@@ -34,7 +34,7 @@ from typing import NamedTuple
 
 from ...recording.contest import told
 
-FIRST = 48
+FIRST = 256
 """Calls before the first round, and between two that do not say the same."""
 
 WARM = 1
