@@ -168,7 +168,7 @@ def test_the_small_part_in_processes(tmp_path: Path) -> None:
     """What needs no other library, by the command; a program that takes too long is a row, too."""
     out = tmp_path / "zoo.json"
     parts = ["torch:decode_with_a_position", "torch:ensemble", "torch:no_such"]
-    assert zoo_run.main(["--device", "cpu", "--calls", "150", "--only", *parts, "--out", str(out)]) == 0
+    assert zoo_run.main(["--device", "cpu", "--calls", "60", "--only", *parts, "--out", str(out)]) == 0
     assert (
         zoo_run.main(["--device", "cpu", "--timeout", "0.1", "--only", "torch:mamba", "--out", str(out)]) == 0
     )

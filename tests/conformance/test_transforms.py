@@ -82,7 +82,7 @@ def test_an_array_that_changes_is_read_again(device):
         for i in range(6):
             table[:] = i
             assert g(torch.ones(4, device=device)).tolist() == [2.0 * i] * 4
-        assert g.report().replayed >= (4 if device.type == "cpu" else 3), g.explain()
+        assert g.report().replayed in ((4,) if device.type == "cpu" else (3, 4)), g.explain()
     finally:
         g.reset()
 

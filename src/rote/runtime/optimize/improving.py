@@ -52,7 +52,7 @@ from .regions import Item, Schedule
 from .running import RunningSession
 from .shortening import RULES, ShortStretch, shorten
 
-T = TypeVar("T")
+_Made = TypeVar("_Made")
 _TRIES = 4
 """How often a capture may give other bits. A tenth of the calls do where a kernel does not repeat itself."""
 
@@ -241,7 +241,7 @@ class _Improvement:
 
     def _run(self, short: ShortStretch, look: Look, *, near: bool) -> None:
         """Run what is left of the stretch, as operations; what was replayed may have been ``near`` them."""
-        backend, looks = self._memory.holding.backend, [look]
+        backend, looks = self._memory.holding.backend, [look]  # who looks has seen all in the first run
         _until_equal(
             lambda: Recapture(
                 RunningSession(),
@@ -386,7 +386,7 @@ class _Improvement:
         return ChainMap(found, inputs)
 
 
-def _until_equal(act: Callable[[], T]) -> T:
+def _until_equal(act: Callable[[], _Made]) -> _Made:
     """Do again what gives other bits than the replay.
 
     Not all kernels of PyTorch repeat themselves: cuDNN's attention gives one of two results for a row now and

@@ -711,7 +711,10 @@ def _asking(function: Any) -> list[Any]:
 
 def _sets(trace: Trace, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Note that a setting is set: no replay repeats that, so it has to be again what it was."""
-    for each in _asking(function):
+    asking = _asking(function)
+    if not asking:
+        trace.running.refuse(name_of(function), "sets what nothing tells of")
+    for each in asking:
         trace.outside.ask(each, args[:-1], f"{name_of(each)}()")
 
 

@@ -605,19 +605,11 @@ class Outside(dict[int, Any]):
 
     def read_from_end(self, container: Any, index: int) -> bool:
         """Note a read of a member at a number that changes as the length does, if such are followed."""
-        numbers, where, slots, length = (
-            self._numbers,
-            identity(container),
-            self.slots,
-            members.length(container),
-        )
+        numbers, where, length = self._numbers, identity(container), members.length(container)
         if numbers is None or not _ends_at_last(container) or not 0 <= index < length:
             return False
-        if (
-            where in slots.changed
-            or where in slots.growing
-            or not numbers.may_keep_distance(container, index)
-        ):
+        written = where in self.slots.changed or where in self.slots.growing
+        if written or not numbers.may_keep_distance(container, index):
             return False
         read = where, length - index, user_site()
         if not numbers.knows_distance(read) or not self.read_last(container, length - index):
